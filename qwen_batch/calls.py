@@ -1,0 +1,123 @@
+"""Model calls between the documents that ask and the engine that answers.
+
+A call that an earlier run, or another document, has already made is not made again. Calls of later levels go first, so
+that a document whose parts are done is merged while others are still read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from qwen_batch.plan.keys import request_key
+from qwen_batch.plan.tree import DocumentTask
+from qwen_batch.records import Completion, Request
+from qwen_batch.write.calls import ModelCall
+
+
+class Engine(Protocol):
+    """What of the engine is used here."""
+
+    def add(self, request: Request) -> None: ...
+    def step(self) -> list[Completion]: ...
+    @property
+    def has_unfinished(self) -> bool: ...
+    @property
+    def num_waiting(self) -> int: ...
+
+
+class CallMemory(Protocol):
+    """Completions that outlive a run."""
+
+    def completion(self, key: str) -> Completion | None: ...
+    def add_completions(self, calls: list[ModelCall]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call of a document."""
+
+    task: DocumentTask
+    request: Request
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A completion for the task that asked for it, under the id that the task gave."""
+
+    task: DocumentTask
+    completion: Completion
+
+
+class CallBook:
+    """Every call that is wanted and not answered yet."""
+
+    def __init__(
+        self, engine: Engine, memory: CallMemory, *, model_sha256: str, precision: str, run_id: str, window: int
+    ) -> None:
+        self._engine = engine
+        self._memory = memory
+        self._model_sha256 = model_sha256
+        self._precision = precision
+        self._run_id = run_id
+        self._window = window  # calls that wait in the engine
+        self._ready: list[tuple[int, int, int, str]] = []  # heap of (-priority, -level, order, key)
+        self._order = 0
+        self._asked: dict[str, list[Asked]] = {}  # key -> who wants it, first the one whose request is run
+        self._remembered: list[Answered] = []
+
+    @property
+    def num_open(self) -> int:
+        """Different calls that are not answered."""
+        return len(self._asked)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._asked or self._remembered)
+
+    def ask(self, task: DocumentTask, requests: Iterable[Request]) -> None:
+        """Want these calls, all of the task's present level."""
+        for request in requests:
+            key = request_key(request, self._model_sha256, self._precision)
+            if key in self._asked:
+                self._asked[key].append(Asked(task, request, task.level))
+                continue
+            known = self._memory.completion(key)
+            if known is not None:
+                self._remembered.append(Answered(task, dataclasses.replace(known, request_id=request.request_id)))
+                continue
+            self._asked[key] = [Asked(task, request, task.level)]
+            self._order += 1
+            heapq.heappush(self._ready, (-request.priority, -task.level, self._order, key))
+
+    def advance(self) -> Iterator[Answered]:
+        """Run one step of the engine; what was answered is durable when it comes back."""
+        remembered, self._remembered = self._remembered, []
+        yield from remembered
+        while self._ready and self._engine.num_waiting < self._window:
+            *_, key = heapq.heappop(self._ready)
+            self._engine.add(dataclasses.replace(self._asked[key][0].request, request_id=key))
+        if not self._engine.has_unfinished:
+            return
+        done = self._engine.step()
+        self._memory.add_completions([self._call(c) for c in done if c.finish_reason != "error"])
+        for completion in done:
+            for asked in self._asked.pop(completion.request_id):
+                renamed = dataclasses.replace(completion, request_id=asked.request.request_id)
+                yield Answered(asked.task, renamed)
+
+    def _call(self, completion: Completion) -> ModelCall:
+        first = self._asked[completion.request_id][0]
+        index = int(first.request.request_id.rpartition("/")[2])
+        return ModelCall(
+            key=completion.request_id,
+            completion=completion,
+            doc_id=first.task.document.doc_id,
+            level=first.level,
+            index=index,
+            run_id=self._run_id,
+        )

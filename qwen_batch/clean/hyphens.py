@@ -1,0 +1,94 @@
+"""How the text of two lines is put together: with a space, without, and what becomes of a hyphen between them.
+
+The document itself is the dictionary: a word that stands undivided elsewhere in it is one word, one that stands
+elsewhere with its hyphen keeps it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from qwen_batch.clean.markers import joins_without_space
+
+HYPHENS = "-\u2010\u2011"
+CONJUNCTIONS = frozenset(("and", "or", "und", "oder", "bzw", "sowie", "bis", "et", "ou", "to"))
+# First parts that keep their hyphen, and first parts of words that are written as one; of English.
+COMPOUNDING = frozenset(("self", "non", "cross", "quasi"))
+_CLOSING = (
+    "with in into an any under over out up down there some every what when where how who not can may for fore back "
+    "after through your him her them inter here other like along mean further never none"
+)
+CLOSING = frozenset(_CLOSING.split())
+_WORD = re.compile(r"[^\W\d_]+(?:[-\u2010\u2011'’][^\W\d_]+)*")
+_LAST = re.compile(r"([^\W_]+(?:[-\u2010\u2011][^\W_]+)*)[-\u2010\u2011]$")
+_FIRST = re.compile(r"[^\W_]+(?:[-\u2010\u2011][^\W_]+)*")
+_ADDRESS = re.compile(r"\S*(?:://|www\.|/|@|\\)\S*$")
+
+
+class Vocabulary:
+    """The words of a document, divided ones left out."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._counts: Counter[str] = Counter()
+        divided = False
+        for line in lines:
+            words = [word.casefold().replace("\u2010", "-").replace("\u2011", "-") for word in _WORD.findall(line)]
+            if divided:
+                words = words[1:]
+            divided = bool(line) and line[-1] in HYPHENS
+            self._counts.update(words[:-1] if divided else words)
+        self._counts.update({part: 1 for word in self._counts for part in word.split("-") if "-" in word})
+
+    def count(self, word: str) -> int:
+        return self._counts[word.casefold()]
+
+
+def join_texts(before: str, after: str, vocabulary: Vocabulary) -> str:
+    """Two lines of one paragraph as one."""
+    before, after = before.rstrip(), after.lstrip()
+    if not before or not after:
+        return before + after
+    glue, keep = glue_between(before, after, vocabulary)
+    return before[:keep] + glue + after
+
+
+def glue_between(before: str, after: str, vocabulary: Vocabulary) -> tuple[str, int]:
+    """(what stands between, how many characters of `before` stay)."""
+    last = _LAST.search(before[-80:])
+    if before[-1] in HYPHENS and last:
+        return _at_hyphen(last[1], before, after, vocabulary)
+    if _ADDRESS.search(before[-200:].split(" ")[-1]) and before[-1] in "/-_=&?":
+        return "", len(before)
+    return "" if joins_without_space(before[-1], after[0]) else " ", len(before)
+
+
+def _at_hyphen(left: str, before: str, after: str, vocabulary: Vocabulary) -> tuple[str, int]:
+    first = _FIRST.match(after)
+    keep, drop = ("", len(before)), ("", len(before) - 1)
+    if first is None:
+        return " ", len(before)
+    right = first[0]
+    if right.casefold() in CONJUNCTIONS and vocabulary.count(f"{left}{right}") == 0:
+        return " ", len(before)
+    if _ADDRESS.search(before[-200:].split(" ")[-1]):
+        return keep
+    head, _, tail = left.rpartition("-")
+    whole = vocabulary.count(left + right) + (vocabulary.count(tail + right) if head else 0)
+    hyphened = vocabulary.count(f"{left}-{right}")
+    if whole or hyphened:
+        return drop if whole >= hyphened else keep
+    return keep if _is_compound(left, tail, right, vocabulary) else drop
+
+
+def _is_compound(left: str, tail: str, right: str, vocabulary: Vocabulary) -> bool:
+    """Whether a hyphen belongs to the word, where the document says neither."""
+    if not right[0].islower() or (tail.isupper() and len(tail) > 1) or any(char.isdigit() for char in left + right):
+        return True
+    if "-" in left and vocabulary.count(tail) and vocabulary.count(right):
+        return True
+    if tail.casefold() in COMPOUNDING:
+        return True
+    known = min(vocabulary.count(tail), vocabulary.count(right)) > 0 and min(len(tail), len(right)) > 2
+    return known and tail.casefold() not in CLOSING

@@ -1,0 +1,219 @@
+"""Paragraphs from printed lines.
+
+The measure of a line end is whether the next line's first word would still have fitted: if so, the writer meant to
+end the line there. Gaps, indents, font sizes, list marks and clause numbers end a paragraph as well. What remains is
+joined, also over columns and pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from qwen_batch.clean.hyphens import HYPHENS, Vocabulary, glue_between
+from qwen_batch.clean.markers import (
+    bullet,
+    clause_kind,
+    display_width,
+    ends_sentence,
+    has_columns,
+    is_cjk,
+    is_tabular,
+    looks_like_code,
+    starts_lower,
+)
+from qwen_batch.clean.rows import INDENT, Entry, Placed, Row, same_size
+from qwen_batch.records import Table
+
+PARAGRAPH = "\n\n"
+LINE = "\n"
+GAP = 1.3  # of the usual leading: more is a gap between paragraphs
+FAR_INDENT = 4.0  # ems: no first line of a paragraph stands so far in
+CJK_ROOM = 2.2  # ems that a full Chinese line may lack: punctuation may not begin a line
+FULL_SLACK = 0.35  # ems that a full line may lack
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text of one page, and what stands between it and the piece before."""
+
+    page_number: int
+    glue: str
+    text: str
+
+
+def join_entries(pages: Sequence[Sequence[Entry]]) -> list[Piece]:
+    """Pieces in reading order. A paragraph that goes over a page break is two pieces with the right glue between."""
+    entries = [entry for page in pages for entry in page]
+    vocabulary = Vocabulary(entry.text for entry in entries if isinstance(entry, Row))
+    joiner = _Joiner(vocabulary)
+    for entry in entries:
+        joiner.add(entry)
+    return joiner.finish()
+
+
+def keep_entries(pages: Iterable[Iterable[Entry]]) -> list[Piece]:
+    """Pieces without any joining: a line stays a line."""
+    pieces: list[Piece] = []
+    for page in pages:
+        for number, entry in enumerate(page):
+            text = to_markdown(entry.table) if isinstance(entry, Placed) else entry.text
+            apart = number == 0 or isinstance(entry, Placed) or pieces[-1].text.endswith("|")
+            pieces.append(Piece(entry.page_number, PARAGRAPH if apart else LINE, text))
+    return pieces
+
+
+def to_markdown(table: Table) -> str:
+    """A pipe table; the first row is its head."""
+    rows = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in table.rows]
+    rule = "|" + " --- |" * len(table.rows[0]) if table.rows else ""
+    return "\n".join((*rows[:1], rule, *rows[1:]))
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+class _Joiner:
+    """Goes through the lines once; holds the paragraph that may still grow."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._pieces: list[Piece] = []
+        self._rows: list[Row] = []  # of the open paragraph
+        self._parts: list[str] = []  # of the text of its last piece
+        self._glue = PARAGRAPH  # before that piece
+
+    def add(self, entry: Entry) -> None:
+        if isinstance(entry, Placed):
+            self._close()
+            self._pieces.append(Piece(entry.page_number, PARAGRAPH, to_markdown(entry.table)))
+            return
+        glue = _break_before(self._rows, entry) if self._rows else self._glue
+        if glue is None:
+            self._join(entry)
+        else:
+            self._close()
+            self._glue = glue
+            self._rows, self._parts = [entry], [entry.text]
+
+    def finish(self) -> list[Piece]:
+        self._close()
+        return self._pieces
+
+    def _join(self, row: Row) -> None:
+        glue, keep = glue_between(self._parts[-1], row.text, self._vocabulary)
+        self._parts[-1] = self._parts[-1][:keep]
+        if row.page_number != self._rows[-1].page_number:
+            self._emit()
+            self._glue = glue
+        else:
+            self._parts.append(glue)
+        self._parts.append(row.text)
+        self._rows.append(row)
+
+    def _close(self) -> None:
+        if self._parts:
+            self._emit()
+        self._rows = []
+
+    def _emit(self) -> None:
+        text = "".join(self._parts)
+        if len(self._parts) > 1:
+            text = " ".join(text.split())
+        self._pieces.append(Piece(self._rows[-1].page_number, self._glue, text))
+        self._parts, self._glue = [], PARAGRAPH
+
+
+def _break_before(paragraph: Sequence[Row], row: Row) -> str | None:
+    """What separates a line from the open paragraph; None: it goes on."""
+    last = paragraph[-1]
+    if not (last.flows and row.flows):
+        return LINE if last.page_number == row.page_number else PARAGRAPH
+    if not same_size(last, row):
+        return PARAGRAPH
+    distance = row.bottom - last.bottom
+    if row.page_number != last.page_number or distance < -0.5 * row.size:
+        return None if _goes_on(paragraph, row) else PARAGRAPH
+    if distance < 0.4 * row.size:
+        return _within_row(last, row)
+    if distance > GAP * row.leading + 0.5:
+        return PARAGRAPH
+    if ends_divided(last.text) and starts_lower(row.text) and abs(row.x0 - last.x0) < FAR_INDENT * row.size:
+        return None
+    return _break_at_marks(paragraph, row) or _break_at_edges(paragraph, row)
+
+
+def _within_row(last: Row, row: Row) -> str | None:
+    """Two pieces printed side by side."""
+    return None if 0 <= row.x0 - last.x1 < 1.5 * row.size else LINE
+
+
+def _break_at_marks(paragraph: Sequence[Row], row: Row) -> str | None:
+    last, text = paragraph[-1], row.text
+    if bullet(text) or looks_like_code(text) or looks_like_code(last.text):
+        return LINE
+    if is_tabular(last.text) and (is_tabular(text) or has_columns(last.text)):
+        return LINE
+    kind = clause_kind(text)
+    if kind is None:
+        return None
+    if ends_sentence(last.text) or is_short(last, row):
+        return LINE
+    first = paragraph[0]
+    if kind == clause_kind(first.text) and abs(row.x0 - first.x0) < INDENT * row.size:
+        return LINE
+    step = row.x0 - last.x0
+    hanging = len(paragraph) == 1 and is_item(first)
+    return LINE if step < -INDENT * row.size or (step > INDENT * row.size and not hanging) else None
+
+
+def is_item(row: Row) -> bool:
+    """Whether a line begins a list item or a clause."""
+    return bullet(row.text) or clause_kind(row.text) is not None
+
+
+def _break_at_edges(paragraph: Sequence[Row], row: Row) -> str | None:
+    last = paragraph[-1]
+    if is_short(last, row):
+        return PARAGRAPH if row.x0 - last.x0 > INDENT * row.size else LINE
+    step = row.x0 - last.x0
+    if step < -FAR_INDENT * row.size:
+        return LINE
+    if row.indented and ends_sentence(last.text):
+        return PARAGRAPH
+    if step > INDENT * row.size and not (len(paragraph) == 1 and is_item(last)):
+        return PARAGRAPH if ends_sentence(last.text) else None
+    if step < -INDENT * row.size and len(paragraph) > 1:
+        return PARAGRAPH if ends_sentence(last.text) else None
+    return None
+
+
+def is_short(last: Row, row: Row) -> bool:
+    """Whether the first word of a line would have fitted at the end of the line before."""
+    if ends_divided(last.text):
+        return False
+    word = row.text.split(None, 1)[0]
+    per_column = (row.x1 - row.x0) / max(display_width(row.text), 1)
+    spaced = (display_width(word) + 1) * per_column + FULL_SLACK * row.size
+    needed = CJK_ROOM * row.size if is_cjk(word[0]) else spaced
+    return last.room > max(needed, row.size)
+
+
+def ends_divided(text: str) -> bool:
+    """Whether a line ends within a word."""
+    return text[-1:] in HYPHENS and text[-2:-1].isalpha()
+
+
+def _goes_on(paragraph: Sequence[Row], row: Row) -> bool:
+    """Whether a paragraph continues at the top of the next column or page."""
+    last, text = paragraph[-1], row.text
+    if ends_sentence(last.text) or bullet(text) or looks_like_code(text) or looks_like_code(last.text):
+        return False
+    if is_tabular(last.text) or is_tabular(text) or clause_kind(text) is not None or is_short(last, row):
+        return False
+    if ends_divided(last.text) or starts_lower(text):
+        return True
+    if len(paragraph) < 2 and not is_cjk(last.text[-1]):  # one full line may be a heading
+        return False
+    return is_cjk(text[0]) or last.text[-1] in ",，、" or row.room <= last.room + row.size

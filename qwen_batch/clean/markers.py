@@ -1,0 +1,97 @@
+"""What the beginning and the end of a printed line tell: list items, clauses, sentences, code, columns."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+CJK = re.compile(
+    "[\u2e80-\u303f\u3040-\u30ff\u3100-\u31bf\u3200-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff60\U00020000-\U0003ffff]"
+)
+_SHARED_PUNCTUATION = "“”‘’—–…·×"  # wide beside Chinese, narrow beside Latin
+COLUMN_GAP = "   "  # a gap between words too wide for a space; reading writes it so
+
+_BULLET = re.compile(r"[•●○◦▪▫■□◆◇►▶▸✓✔✗‣⁃∙❖➢➤※][\s\w(（“\"]|[*–—-]\s+\S|[oO]\s{2,}\S|[^\w\s]\s{3}\S")
+_CLAUSES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("decimal", re.compile(r"\d{1,3}(?:\.\d{1,3})+\.?\s")),
+    ("number", re.compile(r"\(?\d{1,3}(?:[.)]\s|\s?[、．]|\)(?=\w))")),
+    ("letter", re.compile(r"\(?[a-zA-Z]\)\s?|[A-Z]\.\s|[a-z]\.\s(?=\S)")),
+    ("roman", re.compile(r"\(?[ivxIVX]{1,5}[.)]\s?")),
+    ("word", re.compile(r"(?:article|section|clause|chapter|schedule|exhibit|appendix|annex|part)\s+[\dIVXLC]+", re.I)),
+    ("chinese", re.compile(r"第\s?[〇零一二三四五六七八九十百千\d.]+\s?[条條章节節款项項编編部]")),
+    ("chinese_number", re.compile(r"[一二三四五六七八九十]{1,3}\s?[、．.]|[（(][一二三四五六七八九十\d]{1,3}[)）]")),
+    ("circled", re.compile(r"[①-⑳⑴-⒇]")),
+    ("paragraph_sign", re.compile(r"§+\s?\d")),
+)
+_SENTENCE_END = re.compile(r"[.!?;:。！？；：︰…][\"'”’»」』)）\]】〕]*(?:\d{1,3}|\[\d+\])?$")
+_CODE_START = re.compile(r"[$#%>]\s|//|/\*|<[/?!a-zA-Z]|\||```|[-+]{3}\s|@@|\.\.\s")
+_CODE_SIGNS = re.compile(r"[{}<>=$|\\#&*_^~`@]")
+_NUMERIC = re.compile(r"[-–+(]?[$€£¥￥]?\d[\d,.]*[%)]?")
+_MARK_WITH_GAP = re.compile(r"(?:[^\w\s]{1,2}|\(?\w{1,4}[.)]|\d+(?:\.\d+)+)\s{3,}")  # of a list item
+_LEADERS = re.compile(r"(?:[.·…]\s?){4,}\s*(?:\d+|[ivxlc]+)?$")
+
+
+def is_cjk(char: str) -> bool:
+    """Whether a character is written without spaces around it: Chinese and Japanese, not Korean."""
+    return bool(CJK.match(char))
+
+
+def joins_without_space(before: str, after: str) -> bool:
+    """Whether two lines meet in Chinese or Japanese text."""
+    wide = is_cjk(before), is_cjk(after)
+    if any(wide) and (before in _SHARED_PUNCTUATION or after in _SHARED_PUNCTUATION):
+        return True
+    return any(wide)
+
+
+def bullet(text: str) -> bool:
+    return bool(_BULLET.match(text))
+
+
+def clause_kind(text: str) -> str | None:
+    """Kind of numbering that a line begins with: `1.2`, `(a)`, `第三条`, `一、` ..."""
+    return next((kind for kind, pattern in _CLAUSES if pattern.match(text)), None)
+
+
+def ends_sentence(text: str) -> bool:
+    return bool(_SENTENCE_END.search(text[-12:]))
+
+
+def looks_like_code(text: str) -> bool:
+    """Lines of programs, logs and rules, which stay as they are."""
+    if _CODE_START.match(text) or text.endswith(("{", "}", "\\", ");", "*/")):
+        return True
+    return len(text) > 2 and len(_CODE_SIGNS.findall(text)) > 0.15 * len(text)
+
+
+def has_columns(text: str) -> bool:
+    """Whether a line has a wide gap other than the one after the mark of a list item."""
+    return COLUMN_GAP in _MARK_WITH_GAP.sub("", text.strip(), count=1)
+
+
+def is_tabular(text: str) -> bool:
+    """A row of columns: wide gaps, leaders to a page number, or mostly numbers."""
+    if has_columns(text) or _LEADERS.search(text[-60:]):
+        return True
+    words = text.split()
+    numbers = sum(bool(_NUMERIC.fullmatch(word)) for word in words) if len(words) < 60 else 0
+    return numbers >= 2 and numbers >= 0.4 * len(words)
+
+
+def starts_lower(text: str) -> bool:
+    """Whether a line begins in the middle of a sentence, as far as letters tell."""
+    first = next((char for char in text if char.isalnum()), "")
+    return first.islower()
+
+
+def is_rtl(text: str) -> bool:
+    """Whether most letters run from right to left."""
+    classes = [unicodedata.bidirectional(char) for char in text[:80] if char.isalpha()]
+    return 2 * sum(name in ("R", "AL") for name in classes) > len(classes)
+
+
+def display_width(text: str) -> int:
+    """Columns on a terminal: two for a wide character."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)

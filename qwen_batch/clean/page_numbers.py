@@ -1,0 +1,99 @@
+"""Page numbers: lines at the edge that hold nothing but a number that counts with the pages."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qwen_batch.clean.edges import EdgeLine, edge_lines, remove_lines
+from qwen_batch.records import Page, Removal
+
+REASON = "page_number"
+MIN_PAGES = 3  # over which a bare number must count
+PLACE_TOLERANCE = 6.0  # points
+_N = r"(?P<n>\d{1,5}|[ivxlc]{1,8})"
+_WORDS = r"(?:page|pages|pg\.?|p\.|seite|s\.|página|pagina|pág\.|strona|str\.|стр\.?|страница|sida|頁|페이지)"
+# Forms that say themselves that they are page numbers.
+_EXPLICIT = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"[-–—•·~|*]{{1,2}}\s*{_N}\s*[-–—•·~|*]{{1,2}}",
+        rf"{_WORDS}\s*[-:]?\s*{_N}(?:\s*(?:of|/|de|von|di|z|из|sur)\s*\d+)?",
+        rf"{_N}\s*(?:of|/)\s*\d{{1,5}}",
+        rf"第?\s*{_N}\s*[页頁](?:\s*[,，/、]?\s*[共总]\s*\d+\s*[页頁])?",
+        rf"[共总]\s*\d+\s*[页頁]\s*[,，/、]?\s*第\s*{_N}\s*[页頁]",
+    )
+)
+_BARE = re.compile(rf"[\[(（]?\s*{_N}\s*[\])）]?\.?", re.IGNORECASE)
+_ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    line: EdgeLine
+    value: int
+    explicit: bool
+
+    @property
+    def shift(self) -> int:
+        """The same for all pages of a run of page numbers."""
+        return self.value - self.line.page_index
+
+
+def parse_page_number(text: str) -> tuple[int, bool] | None:
+    """(number, whether the form says that it is a page number) of a line that holds nothing else."""
+    plain = " ".join(text.split())
+    if len(plain) > 40:
+        return None
+    for pattern in _EXPLICIT:
+        if match := pattern.fullmatch(plain):
+            return _value(match["n"]), True
+    if match := _BARE.fullmatch(plain):
+        return _value(match["n"]), False
+    return None
+
+
+def _value(text: str) -> int:
+    if text.isdigit():
+        return int(text)
+    digits = [_ROMAN[char] for char in text.lower()]
+    return sum(
+        -digit if any(later > digit for later in digits[place + 1 : place + 2]) else digit
+        for place, digit in enumerate(digits)
+    )
+
+
+def remove_page_numbers(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Removal, ...]]:
+    """Take page numbers out. A bare number must count over three pages (two in a document of two)."""
+    numbered = [
+        _Numbered(line, *parsed)
+        for line in edge_lines(pages)
+        if line.edge != "side" and (parsed := parse_page_number(line.text))
+    ]
+    needed = min(MIN_PAGES, len(pages))
+    shifts = _counting(numbered, needed)
+    found = [
+        (item.line, REASON)
+        for item in numbered
+        if (item.explicit and (item.shift in shifts or item.shift == 1))
+        or (len(pages) > 1 and item.shift in shifts and (item.line.row == 0 or _place(item.line) in shifts[item.shift]))
+    ]
+    return remove_lines(pages, found)
+
+
+def _counting(numbered: Sequence[_Numbered], needed: int) -> dict[int, set[int]]:
+    """Shifts that hold over enough pages at one place: shift -> places, in steps of PLACE_TOLERANCE from an edge."""
+    pages_at: dict[tuple[int, str, int], set[int]] = defaultdict(set)
+    for item in numbered:
+        pages_at[item.shift, item.line.edge, _place(item.line)].add(item.line.page_index)
+    shifts: dict[int, set[int]] = defaultdict(set)
+    for (shift, edge, place), at_place in pages_at.items():
+        if len(at_place | pages_at.get((shift, edge, place + 1), set())) >= needed:
+            shifts[shift] |= {place, place + 1}
+    return dict(shifts)
+
+
+def _place(line: EdgeLine) -> int:
+    return int(line.offset // PLACE_TOLERANCE)

@@ -1,0 +1,91 @@
+"""Cleaning a document: pure steps over its pages, each reporting what it took out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from qwen_batch.clean.cells import join_cells
+from qwen_batch.clean.headers import remove_headers
+from qwen_batch.clean.join import Piece, join_entries, keep_entries
+from qwen_batch.clean.page_numbers import remove_page_numbers
+from qwen_batch.clean.rows import document_entries
+from qwen_batch.clean.unicode import normalise_pages
+from qwen_batch.job import CleanSection
+from qwen_batch.records import CleanDocument, CleanPage, Document, Page, Removal
+
+Step = Callable[[Sequence[Page]], tuple[tuple[Page, ...], tuple[Removal, ...]]]
+MIN_LETTERS_KEPT = 0.1  # of the text; a step that would leave less mistakes the text itself for running heads
+NEEDS_OCR = "needs_ocr"
+
+
+def clean_document(document: Document, settings: CleanSection) -> CleanDocument:
+    """Text with whole paragraphs, without running heads and page numbers. Conversations pass as they are.
+
+    `text[page_starts[i]:page_starts[i + 1]]` is the text of page i and what separates it from the next.
+    """
+    pages, removed, warnings = document.pages, list[Removal](), list(document.warnings)
+    for step in _steps(settings):
+        kept, taken = step(pages)
+        if _num_letters(kept) < MIN_LETTERS_KEPT * _num_letters(pages):
+            warnings.append(f"{step.__name__} was left out: hardly any text would have remained")
+            continue
+        pages = kept
+        removed.extend(taken)
+    entries = document_entries(pages)
+    pieces = join_entries(entries) if settings.join_lines else keep_entries(entries)
+    text, clean_pages, starts = _assemble(pages, pieces)
+    return CleanDocument(
+        doc_id=document.doc_id,
+        source=document.source,
+        content_sha256=document.content_sha256,
+        text=text,
+        pages=clean_pages,
+        page_starts=starts,
+        messages=document.messages,
+        sampling=document.sampling,
+        metadata=document.metadata,
+        priority=document.priority,
+        removed=tuple(removed),
+        warnings=tuple(warnings),
+        flags=(NEEDS_OCR,) if any(page.needs_ocr for page in pages) else (),
+    )
+
+
+def _steps(settings: CleanSection) -> tuple[Step, ...]:
+    """The steps that the job wants, in their order: what follows compares normal forms."""
+    wanted: tuple[tuple[bool, Step], ...] = (
+        (settings.unicode, normalise_pages),
+        (settings.headers_footers, remove_headers),
+        (settings.page_numbers, remove_page_numbers),
+        (settings.join_lines, join_cells),
+    )
+    return tuple(step for is_wanted, step in wanted if is_wanted)
+
+
+def _num_letters(pages: Sequence[Page]) -> int:
+    """Characters of lines and tables: a document whose text is all in tables keeps it."""
+    lines = sum(len(line.text.strip()) for page in pages for line in page.lines)
+    return lines + sum(len(cell) for page in pages for table in page.tables for row in table.rows for cell in row)
+
+
+def _assemble(pages: Sequence[Page], pieces: Sequence[Piece]) -> tuple[str, tuple[CleanPage, ...], tuple[int, ...]]:
+    """One text, the same text page by page, and where each page begins in it."""
+    parts: list[str] = []
+    length = 0
+    texts: dict[int, list[str]] = {}
+    begins: dict[int, int] = {}
+    for piece in pieces:
+        glue = piece.glue if length else ""
+        parts += (glue, piece.text)
+        length += len(glue)
+        if piece.page_number in texts:
+            texts[piece.page_number] += (glue, piece.text)
+        else:
+            begins[piece.page_number] = length
+            texts[piece.page_number] = [piece.text]
+        length += len(piece.text)
+    starts: list[int] = []
+    for page in reversed(pages):  # a page without text begins where the next one does
+        starts.append(begins.get(page.page_number, starts[-1] if starts else length))
+    clean = [CleanPage(page.page_number, "".join(texts.get(page.page_number, ())), page.tables) for page in pages]
+    return "".join(parts), tuple(clean), tuple(reversed(starts))

@@ -1,0 +1,261 @@
+"""Commands and flags -> calls; exceptions -> exit codes; nothing else.
+
+Everything heavy is imported by the command that needs it, so that `--help` and `schema` answer at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from qwen_batch import __version__
+from qwen_batch.errors import QwenBatchError, UsageError
+
+if TYPE_CHECKING:
+    from qwen_batch.job import Job
+
+app = typer.Typer(
+    name="qwen-batch",
+    help="Ask one question of every document in a pile, on this machine, and get a Parquet table.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+model_app = typer.Typer(help="Fetch and list models.", no_args_is_help=True)
+app.add_typer(model_app, name="model")
+
+
+class LogFormat(StrEnum):
+    """Form of the log lines on standard error."""
+
+    text = "text"
+    json = "json"
+
+
+class DTypeName(StrEnum):
+    """Names of precisions; auto is the engine's choice."""
+
+    auto = "auto"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+class DeviceName(StrEnum):
+    """Names of devices; auto is CUDA where there is some."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+JobArgument = Annotated[Path, typer.Argument(metavar="JOB", help="Job file (YAML).", show_default=False)]
+SetOption = Annotated[
+    list[str] | None, typer.Option("-o", "--set", metavar="KEY=VALUE", help="Override a key of the job; repeatable.")
+]
+
+
+def main() -> None:
+    """Entry point: run the command line; an error that we raise on purpose becomes one message and its exit code."""
+    try:
+        app()
+    except QwenBatchError as error:
+        sys.stdout.flush()
+        print(f"qwen-batch: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"qwen-batch {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    job: JobArgument,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[INPUTS]...",
+            help="Files, folders or globs instead of the job's; `-` is JSONL on standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    overrides: SetOption = None,
+    output: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Output folder; `-` writes rows as JSON lines to standard output.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N documents.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Compute everything again.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Compute failed documents again.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="More detail.")] = False,
+    log_format: Annotated[LogFormat, typer.Option(help="Form of the log lines.")] = LogFormat.text,
+) -> None:
+    """Run a job: every input document becomes one row of the table.
+
+    Exit code 0: every row ok or skipped; 1: the run could not go on; 2: usage or job file; 3: finished, with failed or
+    flagged rows; 75: another run holds the lock; 130, 143: stopped by a signal, after saving.
+    """
+    from qwen_batch.operate.log import configure_logging
+    from qwen_batch.operate.summary import format_summary
+    from qwen_batch.pipeline import RunOptions, run_job
+
+    configure_logging(quiet=quiet, verbose=verbose, log_format=log_format.value)
+    options = RunOptions(
+        inputs=tuple(inputs or ()),
+        to_stdout=output == "-",
+        limit=limit,
+        fresh=fresh,
+        retry_failed=retry_failed,
+        quiet=quiet,
+    )
+    summary = run_job(_load_job(job, overrides, output), options)
+    if not quiet:
+        print(format_summary(summary), file=sys.stderr)
+    raise typer.Exit(summary.exit_code)
+
+
+def _load_job(path: Path, overrides: list[str] | None, output: str | None) -> Job:
+    from qwen_batch.job import load_job
+
+    job = load_job(path, overrides or ())
+    if output is None or output == "-":
+        return job
+    folder = str(Path(output).absolute())
+    return job.model_copy(update={"output": job.output.model_copy(update={"dir": folder})})
+
+
+@app.command()
+def extract(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Documents to read.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each file.")] = False,
+    password: Annotated[str | None, typer.Option(metavar="P", help="Opens encrypted PDFs.")] = None,
+    password_file: Annotated[Path | None, typer.Option(metavar="F", help="A file with one password a line.")] = None,
+) -> None:
+    """Show what reading and cleaning make of files. Exit code 0, or 3 when one could not be read."""
+    from qwen_batch.ingest import extract as extract_file
+    from qwen_batch.ingest import extract_report, format_report
+    from qwen_batch.job import CleanSection, InputSection
+
+    settings = InputSection(
+        passwords=(password,) if password is not None else (),
+        password_file=str(password_file) if password_file is not None else None,
+    )
+    exit_code = 0
+    for file in files:
+        report = extract_report(file, extract_file(file, settings, CleanSection()))
+        typer.echo(json.dumps(report, ensure_ascii=False) if as_json else format_report(report))
+        exit_code = exit_code if report["status"] == "ok" else 3
+    raise typer.Exit(exit_code)
+
+
+@app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder of a run.", show_default=False)],
+    rows: Annotated[int, typer.Option(min=0, help="Print the first N answers.")] = 3,
+) -> None:
+    """Summarise the table of an output folder."""
+    from qwen_batch.write.report import format_table, iter_answers, summarize
+
+    typer.echo(format_table(summarize(folder), iter_answers(folder, rows)))
+
+
+@app.command()
+def bench(
+    model: Annotated[str, typer.Option(help="`demo`, a Hugging Face id or a folder.")] = "demo",
+    dtype: Annotated[DTypeName, typer.Option(help="Precision of both sides.")] = DTypeName.auto,
+    device: Annotated[DeviceName, typer.Option(help="Where both sides run.")] = DeviceName.auto,
+    requests: Annotated[int, typer.Option(min=1, help="Requests for the engine.")] = 64,
+    baseline_requests: Annotated[int, typer.Option(min=1, help="Of these, for the one-by-one baseline.")] = 8,
+    min_tokens: Annotated[int, typer.Option(min=1, help="Shortest prompt.")] = 100,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest prompt.")] = 1000,
+    output_tokens: Annotated[int, typer.Option(min=1, help="Forced length of every answer.")] = 48,
+    rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds; medians are compared.")] = 3,
+    seed: Annotated[int, typer.Option(help="Of the requests.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the measurement as JSON.")] = False,
+) -> None:
+    """Measure this engine beside transformers, one request at a time, on this machine."""
+    from qwen_batch.bench import compare, format_comparison
+    from qwen_batch.bench.workload import Workload
+
+    if max_tokens < min_tokens:
+        raise UsageError(f"--max-tokens {max_tokens} is below --min-tokens {min_tokens}")
+    result = compare(
+        model,
+        Workload(requests, min_tokens, max_tokens, output_tokens, seed),
+        device=device.value,
+        dtype=dtype.value,
+        rounds=rounds,
+        baseline_requests=min(baseline_requests, requests),
+        report=lambda line: typer.echo(line, err=True),
+    )
+    typer.echo(json.dumps(result.to_json(), indent=2) if as_json else format_comparison(result))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of job files, for editors that complete and check YAML."""
+    from qwen_batch.job import job_schema
+
+    typer.echo(json.dumps(job_schema(), indent=2, ensure_ascii=False))
+
+
+@app.command()
+def init(
+    path: Annotated[Path, typer.Argument(metavar="[JOB]", help="File to write; `-` prints it.")] = Path("job.yaml"),
+) -> None:
+    """Write a job file to start from, with every key explained."""
+    from qwen_batch.job import job_template
+
+    if str(path) == "-":
+        typer.echo(job_template(), nl=False)
+        return
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(job_template())
+    except FileExistsError:
+        raise UsageError(f"{path}: exists already; name another file, or `-` to print the template") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+    typer.echo(f"{path}: written; edit it, then: qwen-batch run {path}", err=True)
+
+
+@model_app.command("pull")
+def model_pull(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="`demo`, or a Hugging Face id.", show_default=False)],
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit.")] = None,
+) -> None:
+    """Fetch a model, so that runs need no network. Prints its folder."""
+    from qwen_batch.model.registry import pull
+
+    typer.echo(str(pull(name, revision, report=lambda line: typer.echo(line, err=True))))
+
+
+@model_app.command("list")
+def model_list() -> None:
+    """List the models that are on this machine."""
+    from qwen_batch.model.registry import list_models
+
+    for model in list_models():
+        typer.echo(f"{model.name}\t{model.num_bytes / 1e9:.2f} GB\t{model.source}\t{model.folder}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""What the engine is asked to be, and what that comes to on this machine. "auto" is resolved here, once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from qwen_batch.errors import ModelError, UsageError
+from qwen_batch.model.config import ModelConfig
+
+Device = Literal["auto", "cpu", "cuda"]
+DType = Literal["auto", "float32", "bfloat16", "float16"]
+# Share of the memory that is free after the weights are loaded. On a CPU the readers and the page cache need room too.
+KV_SHARE = {"cpu": 0.25, "cuda": 0.9}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """As asked. Raises UsageError for values that cannot work."""
+
+    device: Device = "auto"
+    dtype: DType = "auto"
+    threads: int | None = None  # CPU threads; None: torch's own choice
+    block_size: int = 16  # tokens
+    num_blocks: int | None = None  # None: from kv_memory
+    kv_memory: int | Literal["auto"] = "auto"  # bytes
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 2048
+    max_model_len: int | None = None  # tokens; None: the model's window
+    share_prefixes: bool = True
+    output_reserve: float = 1.0  # share of max_tokens for which admission keeps blocks; below 1 may preempt
+
+    def __post_init__(self) -> None:
+        for name in ("block_size", "max_num_seqs", "max_num_batched_tokens"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"engine: {name} must be at least 1")
+        if not 0.0 <= self.output_reserve <= 1.0:
+            raise UsageError("engine: output_reserve must be in [0, 1]")
+        if self.device not in ("auto", "cpu", "cuda"):
+            raise UsageError(f"engine: device {self.device!r} is not one of auto, cpu, cuda")
+        if self.dtype not in ("auto", *_DTYPES):
+            raise UsageError(f"engine: dtype {self.dtype!r} is not one of auto, {', '.join(_DTYPES)}")
+
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def resolve_device(asked: Device) -> torch.device:
+    """The device, with its index. Raises UsageError when cuda is asked for and not there."""
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise UsageError("engine.device is cuda, but torch sees no CUDA device here; use cpu or auto")
+    if asked == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def resolve_dtype(asked: DType, device: torch.device) -> torch.dtype:
+    """bfloat16 where the device computes it in hardware; else float16 on CUDA, float32 on a CPU."""
+    if asked != "auto":
+        return _DTYPES[asked]
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.get_device_capability(device)[0] >= 8 else torch.float16
+    return torch.bfloat16 if _cpu_has_bfloat16() else torch.float32
+
+
+def _cpu_has_bfloat16() -> bool:
+    try:
+        words = set(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        return False
+    return not words.isdisjoint({"avx512_bf16", "amx_bf16", "bf16"})
+
+
+def resolve_max_model_len(asked: int | None, model: ModelConfig) -> int:
+    """Longest prompt plus answer in tokens. Raises UsageError for more than the model's window."""
+    if asked is not None and asked > model.window:
+        raise UsageError(f"engine.max_model_len is {asked}, but the model's window is {model.window} tokens")
+    return asked or model.window
+
+
+def resolve_num_blocks(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, device: torch.device) -> int:
+    """Blocks of KV memory: as asked, or what is free, and never more than max_num_seqs of the longest sequences.
+
+    Raises ModelError when not even one sequence of the longest length fits: a run must not find that out at 3 a.m.
+    """
+    block_bytes = config.block_size * model.kv_bytes_per_token(dtype.itemsize)
+    max_model_len = resolve_max_model_len(config.max_model_len, model)
+    longest = -(-max_model_len // config.block_size)
+    if config.num_blocks is not None:
+        return config.num_blocks
+    free = int(_free_bytes(device) * KV_SHARE[device.type])
+    memory = free if config.kv_memory == "auto" else config.kv_memory
+    num_blocks = min(memory // block_bytes, longest * config.max_num_seqs)
+    if num_blocks < longest:
+        raise ModelError(
+            f"{memory:,} bytes of KV memory hold {num_blocks * config.block_size:,} tokens, but one sequence may have "
+            f"{max_model_len:,}; lower engine.max_model_len or raise engine.kv_memory"
+        )
+    return num_blocks
+
+
+def _free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

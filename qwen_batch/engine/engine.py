@@ -1,0 +1,278 @@
+"""The engine: requests in, completions out, many sequences in each step.
+
+    engine = Engine.load("demo", dtype="bfloat16", device="cpu")
+    for completion in engine.stream(requests): ...
+
+One step is: schedule -> run -> share full blocks -> append tokens -> finish what is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qwen_batch.engine.block_manager import BlockManager
+from qwen_batch.engine.config import (
+    EngineConfig,
+    resolve_device,
+    resolve_dtype,
+    resolve_max_model_len,
+    resolve_num_blocks,
+)
+from qwen_batch.engine.runner import Runner
+from qwen_batch.engine.scheduler import Piece, Scheduler
+from qwen_batch.engine.sequence import Sequence as EngineSequence
+from qwen_batch.engine.sequence import failed
+from qwen_batch.errors import UsageError
+from qwen_batch.model.decoder import Decoder
+from qwen_batch.model.kv_cache import KVCache
+from qwen_batch.model.registry import resolve_model
+from qwen_batch.model.tokenizer import ChatTokenizer
+from qwen_batch.records import Completion, FinishReason, Request, SamplingParams
+
+Prompt = str | Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Where the engine stands."""
+
+    num_running: int
+    num_waiting: int
+    num_blocks: int
+    num_used_blocks: int
+    num_steps: int
+    num_preemptions: int
+    num_computed_tokens: int  # through the model, prompts and outputs
+    num_cached_tokens: int  # prompt tokens that did not have to be computed
+
+
+class Engine:
+    """Runs requests on one device. Not thread-safe: one thread adds and steps."""
+
+    def __init__(self, decoder: Decoder, tokenizer: ChatTokenizer, config: EngineConfig) -> None:
+        weights = decoder.weights
+        num_blocks = resolve_num_blocks(config, decoder.config, weights.dtype, weights.device)
+        cache = KVCache.allocate(decoder.config, num_blocks, config.block_size, weights.dtype, weights.device)
+        self.tokenizer = tokenizer
+        self.config = config
+        self.max_model_len = resolve_max_model_len(config.max_model_len, decoder.config)
+        self.device = weights.device
+        self.dtype = weights.dtype
+        self._vocab_size = decoder.config.vocab_size
+        self._runner = Runner(decoder, cache)
+        self._blocks = BlockManager(num_blocks, config.block_size, share_prefixes=config.share_prefixes)
+        self._scheduler = Scheduler(
+            self._blocks,
+            max_num_seqs=config.max_num_seqs,
+            max_num_batched_tokens=config.max_num_batched_tokens,
+            output_reserve=config.output_reserve,
+        )
+        self._refused: list[Completion] = []
+        self._active_ids: set[str] = set()
+        self._num_steps = self._num_computed_tokens = self._num_cached_tokens = 0
+
+    @classmethod
+    def load(cls, model: str = "demo", *, revision: str | None = None, **options: Any) -> Engine:
+        """Load `demo`, a Hugging Face id or a folder. `options` are the fields of EngineConfig.
+
+        Raises ModelError for the model, UsageError for the options.
+        """
+        unknown = sorted(set(options) - set(EngineConfig.__dataclass_fields__))
+        if unknown:
+            known = ", ".join(EngineConfig.__dataclass_fields__)
+            raise UsageError(f"Engine.load: unknown option {unknown[0]!r}; known: {known}")
+        files = resolve_model(model, revision, report=lambda message: None)
+        return cls.load_folder(files.folder, EngineConfig(**options))
+
+    @classmethod
+    def load_folder(cls, folder: Path, config: EngineConfig) -> Engine:
+        """Load from a folder in Hugging Face form."""
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+        device = resolve_device(config.device)
+        decoder = Decoder.load(folder, resolve_dtype(config.dtype, device), device)
+        return cls(decoder, ChatTokenizer.load(folder), config)
+
+    @property
+    def precision(self) -> str:
+        """As stored with results, such as `bfloat16`."""
+        return str(self.dtype).removeprefix("torch.")
+
+    def describe(self) -> str:
+        """One line on what runs: device, backend, precision, memory."""
+        threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
+        size, count = self.config.block_size, self._blocks.num_blocks
+        return (
+            f"device {self.device.type}{threads}, attention torch, {self.precision}, window {self.max_model_len:,} "
+            f"tokens, KV memory {count:,} blocks of {size} tokens"
+        )
+
+    @property
+    def has_unfinished(self) -> bool:
+        return bool(self._active_ids)
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that are in and have not begun, or were preempted."""
+        return self._scheduler.num_waiting
+
+    @property
+    def stats(self) -> EngineStats:
+        return EngineStats(
+            num_running=len(self._scheduler.running),
+            num_waiting=self._scheduler.num_waiting,
+            num_blocks=self._blocks.num_blocks,
+            num_used_blocks=self._blocks.num_used,
+            num_steps=self._num_steps,
+            num_preemptions=self._scheduler.num_preemptions,
+            num_computed_tokens=self._num_computed_tokens,
+            num_cached_tokens=self._num_cached_tokens,
+        )
+
+    def generate(
+        self, prompts: Sequence[Prompt], sampling: SamplingParams | Sequence[SamplingParams] | None = None
+    ) -> list[Completion]:
+        """Complete the prompts (texts, taken as they are, or token ids) and return completions in their order.
+
+        Raises UsageError when `sampling` is a list of another length.
+        """
+        params = sampling or SamplingParams()
+        each = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)
+        if len(each) != len(prompts):
+            raise UsageError(f"generate: {len(prompts)} prompts but {len(each)} sampling parameters")
+        requests = [
+            Request(f"generate-{index}", self._token_ids(prompt), one)
+            for index, (prompt, one) in enumerate(zip(prompts, each, strict=True))
+        ]
+        done = {completion.request_id: completion for completion in self.stream(requests)}
+        return [done[request.request_id] for request in requests]
+
+    def stream(self, requests: Iterable[Request]) -> Iterator[Completion]:
+        """Yield each completion as it finishes. Requests are pulled as there is room, so they may be a generator."""
+        source, exhausted = iter(requests), False
+        try:
+            while True:
+                while not exhausted and self._scheduler.num_waiting < 2 * self.config.max_num_seqs:
+                    request = next(source, None)
+                    exhausted = request is None
+                    if request is not None:
+                        self.add(request)
+                if not self.has_unfinished:
+                    return
+                yield from self.step()
+        finally:
+            self.drop_all()
+
+    def add(self, request: Request) -> None:
+        """Take a request in. One that can never run comes back from the next step as an error completion.
+
+        Raises UsageError when its id is that of a request in flight.
+        """
+        if request.request_id in self._active_ids:
+            raise UsageError(f"request id {request.request_id!r} is already in flight")
+        self._active_ids.add(request.request_id)
+        refusal = self._refusal(request)
+        if refusal is not None:
+            self._refused.append(refusal)
+            return
+        stream = self.tokenizer.new_stream() if request.sampling.stop_strings else None
+        self._scheduler.add(EngineSequence(request, stream))
+
+    def step(self) -> list[Completion]:
+        """Compute one step and return what finished in it."""
+        done, self._refused = self._refused, []
+        pieces = self._scheduler.schedule()
+        if pieces:
+            tokens = iter(self._runner.run(pieces))
+            self._num_steps += 1
+            for piece in pieces:
+                completion = self._advance(piece, tokens.__next__)
+                if completion is not None:
+                    done.append(completion)
+        self._active_ids.difference_update(completion.request_id for completion in done)
+        return done
+
+    def drop_all(self) -> None:
+        """Forget every request; blocks of shared prefixes stay for the next ones."""
+        self._scheduler.drop_all()
+        self._refused.clear()
+        self._active_ids.clear()
+
+    def forget_prefixes(self) -> None:
+        """Drop shared prefixes that nothing uses, so that the next prompts are computed in full. For measurements."""
+        self._blocks.evict_unused()
+
+    def check_blocks(self) -> None:
+        """Raise AssertionError when a block is lost or held twice. For tests."""
+        self._blocks.check(self._scheduler.running)
+
+    def _token_ids(self, prompt: Prompt) -> Sequence[int]:
+        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+
+    def _refusal(self, request: Request) -> Completion | None:
+        length, answer = len(request.prompt_token_ids), request.sampling.max_tokens
+        room = min(self.max_model_len, self._blocks.num_blocks * self._blocks.block_size)
+        if length == 0:
+            return failed(request, "empty", "the prompt has no tokens")
+        if min(request.prompt_token_ids) < 0 or max(request.prompt_token_ids) >= self._vocab_size:
+            return failed(request, "bad_token", f"a token id is not in the model's vocabulary of {self._vocab_size:,}")
+        if length + answer > room:
+            return failed(
+                request, "too_long", f"{length:,} prompt tokens and {answer:,} for the answer exceed {room:,} tokens"
+            )
+        return None
+
+    def _advance(self, piece: Piece, next_token: Callable[[], int | None]) -> Completion | None:
+        """Note what the step computed for one sequence; its completion when that ended it."""
+        sequence, reaches_end = piece.sequence, piece.reaches_end
+        sequence.num_computed_tokens += piece.num_tokens
+        self._num_computed_tokens += piece.num_tokens
+        if not reaches_end:
+            self._blocks.share(sequence)
+            return None
+        token = next_token()
+        if token is None:  # broken keys and values must not be shared
+            return self._finish(sequence, "error", ("not_finite", "the model's logits are not numbers"))
+        self._blocks.share(sequence)
+        sequence.token_ids.append(token)
+        reason = self._finish_reason(sequence, token)
+        return self._finish(sequence, reason, (None, None)) if reason else None
+
+    def _finish_reason(self, sequence: EngineSequence, token: int) -> FinishReason | None:
+        params = sequence.request.sampling
+        if token in params.stop_token_ids or (token in self.tokenizer.eos_token_ids and not params.ignore_eos):
+            return "stop"
+        if sequence.stream is not None:
+            sequence.stream_text += sequence.stream.push(token)
+            if any(stop in sequence.stream_text for stop in params.stop_strings):
+                return "stop"
+        return "length" if sequence.num_output_tokens >= params.max_tokens else None
+
+    def _finish(
+        self, sequence: EngineSequence, reason: FinishReason, error: tuple[str | None, str | None]
+    ) -> Completion:
+        self._scheduler.finish(sequence)
+        self._num_cached_tokens += sequence.num_cached_tokens
+        output = sequence.output_ids
+        return Completion(
+            request_id=sequence.request.request_id,
+            token_ids=tuple(output),
+            text=_cut_before_stop(self.tokenizer.decode(output), sequence.request.sampling),
+            finish_reason=reason,
+            num_prompt_tokens=sequence.num_prompt_tokens,
+            num_cached_tokens=sequence.num_cached_tokens,
+            num_preemptions=sequence.num_preemptions,
+            error_type=error[0],
+            error=error[1],
+        )
+
+
+def _cut_before_stop(text: str, params: SamplingParams) -> str:
+    """The text before the first stop string in it, which is left out."""
+    ends = [text.find(stop) for stop in params.stop_strings if stop in text]
+    return text[: min(ends)] if ends else text

@@ -1,0 +1,113 @@
+"""Which full blocks of keys and values exist, by the tokens that lead to them.
+
+Every node is one full block; the path from the root spells the tokens from position 0. Sequences that begin alike walk
+the same path and share its blocks (the tree over blocks follows SGLang's RadixAttention, Zheng et al. 2023). A node
+counts its users; a user of a node uses all nodes above it. Nodes without users stay until their block is needed, and
+go leaf first, the longest unused first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+
+
+class Node:
+    """A full block. `tokens` are its own block_size tokens."""
+
+    __slots__ = ("block_id", "children", "last_used", "num_users", "parent", "tokens")
+
+    def __init__(self, block_id: int, tokens: tuple[int, ...], parent: Node | None) -> None:
+        self.block_id = block_id
+        self.tokens = tokens
+        self.parent = parent
+        self.children: dict[tuple[int, ...], Node] = {}
+        self.num_users = 0
+        self.last_used = 0
+
+    def __repr__(self) -> str:
+        return f"Node(block {self.block_id}, {self.num_users} users, {len(self.children)} children)"
+
+
+class PrefixTree:
+    """See the module's docstring. Blocks are numbers here; who allocates them is not the tree's concern."""
+
+    def __init__(self, block_size: int) -> None:
+        self._block_size = block_size
+        self._root = Node(-1, (), None)
+        self._clock = 0
+        self._unused_leaves: list[tuple[int, int, Node]] = []  # heap of (last_used, tie, node), entries may be stale
+        self._num_pushed = 0
+        self.num_unused = 0  # nodes without users: blocks that eviction can give back
+
+    def match(self, tokens: Sequence[int]) -> list[Node]:
+        """The longest path of full blocks that `tokens` begins with."""
+        path: list[Node] = []
+        node, size = self._root, self._block_size
+        for start in range(0, len(tokens) - size + 1, size):
+            child = node.children.get(tuple(tokens[start : start + size]))
+            if child is None:
+                break
+            path.append(child)
+            node = child
+        return path
+
+    def insert(self, parent: Node | None, tokens: Sequence[int], block_id: int) -> Node:
+        """The node of these block_size tokens below `parent` (None: the root), made with `block_id` if it is new.
+
+        The caller looks at the node's block_id to learn whether its own block was taken. Acquires the node.
+        """
+        above = parent or self._root
+        key = tuple(tokens)
+        node = above.children.get(key)
+        if node is None:
+            node = above.children[key] = Node(block_id, key, above)
+            self.num_unused += 1
+        self.acquire([node])
+        return node
+
+    def acquire(self, nodes: Iterable[Node]) -> None:
+        """Count one more user of each node."""
+        for node in nodes:
+            if node.num_users == 0:
+                self.num_unused -= 1
+            node.num_users += 1
+
+    def release(self, path: Sequence[Node]) -> None:
+        """Count one user less of each node of a path."""
+        self._clock += 1
+        for node in reversed(path):
+            node.num_users -= 1
+            node.last_used = self._clock
+            if node.num_users == 0:
+                self.num_unused += 1
+                if not node.children:
+                    self._push(node)
+
+    def evict(self) -> int:
+        """Remove the leaf that has been unused for longest and return its block. Needs num_unused > 0."""
+        while True:
+            last_used, _, node = heapq.heappop(self._unused_leaves)
+            if node.parent is not None and node.last_used == last_used and not node.num_users and not node.children:
+                return self._remove(node)
+
+    def _remove(self, node: Node) -> int:
+        parent = node.parent
+        assert parent is not None
+        del parent.children[node.tokens]
+        node.parent = None
+        self.num_unused -= 1
+        if parent is not self._root and not parent.num_users and not parent.children:
+            self._push(parent)
+        return node.block_id
+
+    def _push(self, node: Node) -> None:
+        self._num_pushed += 1
+        heapq.heappush(self._unused_leaves, (node.last_used, self._num_pushed, node))
+
+    def __iter__(self) -> Iterator[Node]:
+        stack = list(self._root.children.values())
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(node.children.values())

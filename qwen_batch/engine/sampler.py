@@ -1,0 +1,88 @@
+"""Logits -> the next token of each sequence.
+
+Rows are filtered in the order penalties, temperature, top-k, top-p, min-p, as in transformers. A draw uses one number
+in [0, 1) that depends on the request's seed and the token's place in the output alone: the same request gives the same
+tokens in any batch, and again after a preemption.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence as Rows
+
+import torch
+from torch import Tensor
+
+from qwen_batch.engine.sequence import Sequence
+from qwen_batch.records import SamplingParams
+
+
+def sample(logits: Tensor, sequences: Rows[Sequence]) -> list[int | None]:
+    """logits [num_rows, vocab] of any dtype, one row for each sequence -> token ids; None where the row has a NaN."""
+    logits = logits.float()
+    penalised = [row for row, s in enumerate(sequences) if _has_penalty(s.request.sampling)]
+    if penalised:
+        logits = logits.clone()
+        for row in penalised:
+            _penalise(logits[row], sequences[row])
+    best, tokens = logits.max(dim=-1)
+    drawn = [row for row, s in enumerate(sequences) if s.request.sampling.temperature > 0]
+    if drawn:
+        rows = torch.tensor(drawn, device=logits.device)
+        tokens[rows] = _draw(logits[rows], [sequences[row] for row in drawn])
+    broken = best.isnan().tolist()
+    return [None if bad else token for token, bad in zip(tokens.tolist(), broken, strict=True)]
+
+
+def _has_penalty(params: SamplingParams) -> bool:
+    return params.repetition_penalty != 1.0 or params.presence_penalty != 0.0
+
+
+def _penalise(row: Tensor, sequence: Sequence) -> None:
+    """Change one row [vocab] in place."""
+    params = sequence.request.sampling
+    if params.repetition_penalty != 1.0:
+        seen = torch.tensor(sorted(set(sequence.token_ids)), device=row.device)
+        values = row[seen]
+        row[seen] = torch.where(values > 0, values / params.repetition_penalty, values * params.repetition_penalty)
+    if params.presence_penalty != 0.0 and sequence.num_output_tokens:
+        said = torch.tensor(sorted(set(sequence.output_ids)), device=row.device)
+        row[said] -= params.presence_penalty
+
+
+def _draw(logits: Tensor, sequences: Rows[Sequence]) -> Tensor:
+    """logits float32 [rows, vocab] -> tokens int64 [rows], by inverting the cumulative distribution."""
+    params = [s.request.sampling for s in sequences]
+
+    def column(values: Rows[float]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32, device=logits.device)[:, None]
+
+    vocab = logits.shape[1]
+    top_ks = [p.top_k if 0 < p.top_k < vocab else vocab for p in params]
+    # Sorting a whole vocabulary is slow; with top-k everywhere the largest k are enough.
+    values, indices = (logits / column([p.temperature for p in params])).topk(max(top_ks), dim=-1)
+    probs = _filtered(values, column(top_ks), column([p.top_p for p in params]), column([p.min_p for p in params]))
+    cumulative = probs.double().cumsum(dim=-1)
+    points = torch.tensor([_uniform(s) for s in sequences], dtype=torch.float64, device=logits.device)[:, None]
+    # The last column that can be chosen is the last with a probability, whatever the rounding of the sum.
+    last = ((probs > 0).sum(dim=-1, keepdim=True) - 1).clamp_(min=0)  # a row of NaN has none; the caller drops it
+    chosen = torch.searchsorted(cumulative, points * cumulative[:, -1:], right=True).minimum(last)
+    return indices.gather(1, chosen)[:, 0]
+
+
+def _filtered(values: Tensor, top_k: Tensor, top_p: Tensor, min_p: Tensor) -> Tensor:
+    """Descending scaled logits [rows, k] -> probabilities, 0 for what is filtered out; the first always stays."""
+    ranks = torch.arange(values.shape[1], device=values.device)[None, :]
+    values = values.masked_fill(ranks >= top_k, float("-inf"))
+    probs = values.softmax(dim=-1)
+    before = probs.cumsum(dim=-1) - probs
+    dropped = (before >= top_p) & (top_p < 1.0)
+    dropped[:, 0] = False
+    kept = values.masked_fill(dropped, float("-inf")).softmax(dim=-1)
+    return kept.masked_fill(kept < min_p * kept[:, :1], 0.0)
+
+
+def _uniform(sequence: Sequence) -> float:
+    """A number in [0, 1) from the seed and the place in the output; 53 bits of a hash."""
+    name = f"{sequence.request.sampling.seed}:{sequence.num_output_tokens}".encode()
+    return (int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big") >> 11) / 2**53

@@ -1,0 +1,216 @@
+"""Reading and cleaning, joined: whatever was named becomes one cleaned document or one failure.
+
+Files are parsed and cleaned in child processes with a time and a memory limit; records are cleaned here, unless they
+are large.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qwen_batch.clean import clean_document
+from qwen_batch.errors import DocumentError, UsageError
+from qwen_batch.job import CleanSection, InputSection
+from qwen_batch.read.frames import Trouble
+from qwen_batch.read.items import FileItem, hash_file
+from qwen_batch.read.kinds import kind_of
+from qwen_batch.read.pool import ProcessPool
+from qwen_batch.records import CleanDocument, Document, Failure, Page
+
+LARGE_CHARS = 1_000_000  # a record with more text is cleaned in a child, under the limits
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a reading process needs for one document."""
+
+    item: FileItem | Document
+    passwords: tuple[str, ...]
+    max_pages: int
+    clean: CleanSection
+
+
+class Ingest:
+    """Turns items into cleaned documents, several at a time."""
+
+    def __init__(self, input: InputSection, clean: CleanSection) -> None:
+        self._input = input
+        self._clean = clean
+        self._passwords = (*input.passwords, *_read_passwords(input.password_file))
+        self._workers = input.workers or max(1, (os.cpu_count() or 2) - 1)
+
+    def iter_clean(self, items: Iterable[FileItem | Document | Failure]) -> Iterator[CleanDocument | Failure]:
+        """One document or failure for each item, in the order in which they are done.
+
+        Items are pulled only as children are free, so that neither documents nor results pile up. Closing the
+        iterator ends the children.
+        """
+        with ProcessPool[Task, CleanDocument](
+            "qwen_batch.ingest:read_and_clean", self._workers, self._input.timeout_seconds, self._input.memory_limit
+        ) as pool:
+            for item in items:
+                if isinstance(item, Failure):
+                    yield item
+                elif isinstance(item, Document) and _num_chars(item) < LARGE_CHARS:
+                    yield self._clean_here(item)
+                else:
+                    pool.submit(Task(item, self._passwords, self._input.max_pages, self._clean))
+                yield from _results(pool.wait(0))
+                while not pool.has_room:
+                    yield from _results(pool.wait())
+            while pool.num_running:
+                yield from _results(pool.wait())
+
+    def _clean_here(self, document: Document) -> CleanDocument | Failure:
+        try:
+            return clean_document(document, self._clean)
+        except Exception as error:  # a defect of ours must cost one row, not the night
+            trouble = Trouble("cleaning_error", f"cleaning gave up: {type(error).__name__}: {error}")
+            return _failure(document, trouble)
+
+
+def _read_passwords(file: str | None) -> tuple[str, ...]:
+    if file is None:
+        return ()
+    try:
+        lines = Path(file).read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"input.password_file: {file} cannot be read: {error}") from None
+    return tuple(password for line in lines if (password := line.removesuffix("\r")))
+
+
+def _num_chars(document: Document) -> int:
+    pages = sum(len(line.text) for page in document.pages for line in page.lines)
+    return pages + sum(len(message.content) for message in document.messages)
+
+
+def _results(done: Iterable[tuple[Task, CleanDocument | Trouble]]) -> Iterator[CleanDocument | Failure]:
+    for task, result in done:
+        yield _failure(task.item, result) if isinstance(result, Trouble) else result
+
+
+def _failure(item: FileItem | Document, trouble: Trouble) -> Failure:
+    return Failure(
+        doc_id=item.doc_id,
+        source=item.source,
+        stage="clean" if trouble.error_type == "cleaning_error" else "read",
+        error_type=trouble.error_type,
+        error=_mended(trouble.error),
+        content_sha256=item.content_sha256 if isinstance(item, Document) else _hash_or_none(item.path),
+        metadata=item.metadata,
+    )
+
+
+def _hash_or_none(path: Path) -> str | None:
+    try:
+        return hash_file(path)
+    except OSError:
+        return None
+
+
+def read_and_clean(task: Task) -> CleanDocument:
+    """What a reading process does with one document. Raises DocumentError."""
+    document = task.item if isinstance(task.item, Document) else _read_file(task.item, task)
+    return clean_document(document, task.clean)
+
+
+def _read_file(item: FileItem, task: Task) -> Document:
+    try:
+        digest = hash_file(item.path)
+        pages, warnings = _read_pages(item.path, task)
+    except OSError as error:
+        raise DocumentError("unreadable", f"cannot be read: {error.strerror or error}") from None
+    return Document(item.doc_id, item.source, digest, pages, (), item.sampling, item.metadata, item.priority, warnings)
+
+
+def _read_pages(path: Path, task: Task) -> tuple[tuple[Page, ...], tuple[str, ...]]:
+    """The parsers are loaded here and not above: only reading processes need them, and only those of their files."""
+    kind = kind_of(path)
+    if kind == "pdf":
+        from qwen_batch.read.pdf import read_pdf
+
+        pdf = read_pdf(path, task.passwords, task.max_pages, task.clean.tables)
+        return pdf.pages, pdf.warnings
+    if kind in ("text", "empty"):
+        from qwen_batch.read.text import read_text
+
+        text = read_text(path)
+        return text.pages, text.warnings
+    if kind == "jsonl":
+        raise DocumentError("unsupported", "JSON lines hold many documents: name the file as an input of `run`")
+    raise DocumentError("unsupported", "files of this kind are not read: convert it to PDF or text")
+
+
+def extract(path: Path, input: InputSection, clean: CleanSection) -> CleanDocument | Failure:
+    """Read and clean one file, in a child under the same limits."""
+    item = FileItem(_mended(path.name), path, _mended(str(path)))
+    if not path.is_file():
+        what = "a folder; name a file" if path.is_dir() else "no such file"
+        return Failure(item.doc_id, item.source, "read", "not_found", f"{item.source}: {what}")
+    ingest = Ingest(input.model_copy(update={"workers": 1}), clean)
+    return next(iter(ingest.iter_clean([item])))
+
+
+def extract_report(path: Path, result: CleanDocument | Failure) -> dict[str, Any]:
+    """The JSON of `qwen-batch extract`; every value can be encoded as UTF-8."""
+    source = _mended(str(path))
+    if isinstance(result, Failure):
+        return {
+            "source": source,
+            "status": "failed",
+            "error_type": result.error_type,
+            "error": _mended(result.error),
+            "num_pages": result.num_pages or 0,
+            **{"text": "", "pages": [], "removed": [], "warnings": []},
+        }
+    return {
+        "source": source,
+        "status": "ok",
+        "error_type": None,
+        "error": None,
+        "num_pages": len(result.pages),
+        "text": _mended(result.text),
+        "pages": [
+            {
+                "page_number": page.page_number,
+                "text": _mended(page.text),
+                "tables": [
+                    {
+                        "rows": [[_mended(cell) for cell in row] for row in table.rows],
+                        "bbox": list(table.bbox) if table.bbox else None,
+                    }
+                    for table in page.tables
+                ],
+            }
+            for page in result.pages
+        ],
+        "removed": [
+            {"page_number": removal.page_number, "text": _mended(removal.text), "reason": removal.reason}
+            for removal in result.removed
+        ],
+        "warnings": [_mended(warning) for warning in result.warnings],
+    }
+
+
+def format_report(report: Mapping[str, Any]) -> str:
+    """The report for people: what became of the file, what was taken out, and the text."""
+    if report["status"] != "ok":
+        return f"{report['source']}: {report['status']} ({report['error_type']}): {report['error']}"
+    count = report["num_pages"]
+    lines = [f"{report['source']}: {count} page{'' if count == 1 else 's'}"]
+    lines += [f"warning: {warning}" for warning in report["warnings"]]
+    reasons = Counter(removal["reason"] for removal in report["removed"])
+    lines += [f"removed: {number} x {reason}" for reason, number in sorted(reasons.items())]
+    return "\n".join((*lines, "", report["text"], ""))
+
+
+def _mended(text: str) -> str:
+    """Without lone surrogates, which file names of other encodings bring."""
+    return _SURROGATE.sub("\ufffd", text)

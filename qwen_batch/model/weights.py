@@ -1,0 +1,174 @@
+"""Safetensors files -> the tensors of a decoder, on the device, in its dtype, one tensor at a time.
+
+Each tensor is copied from the mapped file straight into its place; query, key and value projections, and gate and up,
+are fused on the way. The file is mapped anew for each tensor, so that no second copy of the model stays in memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from qwen_batch.errors import ModelError
+from qwen_batch.model.config import ModelConfig
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """One decoder layer. Projections are [out, in], as torch's linear wants them."""
+
+    input_norm: Tensor  # [hidden]
+    qkv: Tensor  # [q_size + 2 * kv_size, hidden]
+    qkv_bias: Tensor | None
+    q_norm: Tensor | None  # [head_dim]
+    k_norm: Tensor | None  # [head_dim]
+    output: Tensor  # [hidden, q_size]
+    output_bias: Tensor | None
+    post_norm: Tensor  # [hidden]
+    gate_up: Tensor  # [2 * intermediate, hidden]
+    gate_up_bias: Tensor | None
+    down: Tensor  # [hidden, intermediate]
+    down_bias: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """All weights of a decoder."""
+
+    embedding: Tensor  # [vocab, hidden]
+    layers: tuple[LayerWeights, ...]
+    norm: Tensor  # [hidden]
+    head: Tensor  # [vocab, hidden]; the same tensor as `embedding` when they are tied
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.embedding.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.device
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """The safetensors files of a folder, sharded or not."""
+
+    folder: Path
+    files: dict[str, Path]  # tensor name -> file
+    used: set[str] = field(default_factory=set)
+
+    @classmethod
+    def open(cls, folder: Path) -> Checkpoint:
+        index = folder / "model.safetensors.index.json"
+        if index.is_file():
+            return cls(folder, cls._read_index(index))
+        single = folder / "model.safetensors"
+        files = [single] if single.is_file() else sorted(folder.glob("*.safetensors"))
+        if not files:
+            raise ModelError(f"{folder}: no *.safetensors file; other weight formats are not read")
+        return cls(folder, {name: file for file in files for name in _tensor_names(file)})
+
+    @staticmethod
+    def _read_index(index: Path) -> dict[str, Path]:
+        try:
+            names = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ModelError(f"{index}: cannot be read: {error!r}") from None
+        missing = sorted({file for file in names.values() if not (index.parent / file).is_file()})
+        if missing:
+            raise ModelError(f"{index.parent}: {missing[0]} is named in the index but is not there; fetch it again")
+        return {name: index.parent / file for name, file in names.items()}
+
+    def read_into(self, target: Tensor, name: str) -> None:
+        """Copy a tensor of the checkpoint into `target`, which gives the shape, dtype and device."""
+        file = self.files.get(name)
+        if file is None:
+            raise ModelError(f"{self.folder}: tensor {name} is missing; the checkpoint is not complete")
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                source = tensors.get_tensor(name)
+                if source.shape != target.shape:
+                    raise ModelError(
+                        f"{file}: {name} has shape {list(source.shape)}, config.json asks for {list(target.shape)}"
+                    )
+                target.copy_(source)
+        except (OSError, SafetensorError) as error:
+            raise ModelError(f"{file}: damaged: {error}; fetch it again") from None
+        self.used.add(name)
+
+    def check_all_used(self) -> None:
+        """A tensor that we did not read means another architecture than the one that we compute."""
+        ignored = ("rotary_emb.inv_freq", "lm_head.weight")
+        unread = sorted(name for name in set(self.files) - self.used if not name.endswith(ignored))
+        if unread:
+            raise ModelError(
+                f"{self.folder}: {len(unread)} tensors are not part of this architecture, such as {unread[0]}"
+            )
+
+
+def _tensor_names(file: Path) -> list[str]:
+    try:
+        with safe_open(file, framework="pt") as tensors:
+            return list(tensors.keys())
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{file}: damaged: {error}; fetch it again") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Loader:
+    checkpoint: Checkpoint
+    dtype: torch.dtype
+    device: torch.device
+
+    def read(self, names: Sequence[str], sizes: Sequence[int], *inner: int) -> Tensor:
+        """Tensors [size, *inner] of these names, below one another in one new tensor."""
+        fused = torch.empty((sum(sizes), *inner), dtype=self.dtype, device=self.device)
+        for name, part in zip(names, torch.split(fused, list(sizes)), strict=True):
+            self.checkpoint.read_into(part, name)
+        return fused
+
+    def read_layer(self, config: ModelConfig, index: int) -> LayerWeights:
+        at = f"model.layers.{index}."
+        attention, mlp = at + "self_attn.", at + "mlp."
+        hidden, heads = config.hidden_size, config.head_dim
+        qkv = [f"{attention}{name}_proj" for name in "qkv"]
+        qkv_sizes = (config.q_size, config.kv_size, config.kv_size)
+        gate_up, gate_up_sizes = [f"{mlp}{name}_proj" for name in ("gate", "up")], (config.intermediate_size,) * 2
+
+        def biases(there: bool, names: Sequence[str], sizes: Sequence[int]) -> Tensor | None:
+            return self.read([f"{name}.bias" for name in names], sizes) if there else None
+
+        return LayerWeights(
+            input_norm=self.read([at + "input_layernorm.weight"], [hidden]),
+            qkv=self.read([f"{name}.weight" for name in qkv], qkv_sizes, hidden),
+            qkv_bias=biases(config.qkv_bias, qkv, qkv_sizes),
+            q_norm=self.read([attention + "q_norm.weight"], [heads]) if config.qk_norm else None,
+            k_norm=self.read([attention + "k_norm.weight"], [heads]) if config.qk_norm else None,
+            output=self.read([attention + "o_proj.weight"], [hidden], config.q_size),
+            output_bias=biases(config.output_bias, [attention + "o_proj"], [hidden]),
+            post_norm=self.read([at + "post_attention_layernorm.weight"], [hidden]),
+            gate_up=self.read([f"{name}.weight" for name in gate_up], gate_up_sizes, hidden),
+            gate_up_bias=biases(config.mlp_bias, gate_up, gate_up_sizes),
+            down=self.read([mlp + "down_proj.weight"], [hidden], config.intermediate_size),
+            down_bias=biases(config.mlp_bias, [mlp + "down_proj"], [hidden]),
+        )
+
+
+def load_weights(folder: Path, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> Weights:
+    """Read all weights. Peak memory is the model plus its largest tensor. Raises ModelError."""
+    checkpoint = Checkpoint.open(folder)
+    loader = _Loader(checkpoint, dtype, device)
+    embedding = loader.read(["model.embed_tokens.weight"], [config.vocab_size], config.hidden_size)
+    layers = tuple(loader.read_layer(config, index) for index in range(config.num_layers))
+    norm = loader.read(["model.norm.weight"], [config.hidden_size])
+    head = embedding
+    if not config.tie_word_embeddings:
+        head = loader.read(["lm_head.weight"], [config.vocab_size], config.hidden_size)
+    checkpoint.check_all_used()
+    return Weights(embedding, layers, norm, head)

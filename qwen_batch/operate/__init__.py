@@ -1,0 +1,1 @@
+"""lock, signals, logging, progress."""

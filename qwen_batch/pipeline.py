@@ -1,0 +1,276 @@
+"""The whole run on one page: read -> clean -> plan -> generate -> answer -> write.
+
+    feed thread    inputs -> unfinished ones -> child processes (read, clean) -> planner -> queue
+    main thread    queue -> calls -> engine step -> completions (durable) -> next calls or a row (durable) -> table
+
+Only what has to be computed needs the model: torch and the weights are loaded when the first such document comes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import secrets
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from qwen_batch.answer.parse import parse_answer
+from qwen_batch.answer.rows import RunFacts, answered_row, failed_row
+from qwen_batch.calls import Answered, CallBook
+from qwen_batch.feed import Exhausted, Feed, PlannerWanted, Ready, Unchanged
+from qwen_batch.job import Job
+from qwen_batch.model.registry import ModelFiles, model_sha256, resolve_model
+from qwen_batch.operate.lock import OutputLock
+from qwen_batch.operate.progress import Progress, ProgressState, open_progress
+from qwen_batch.operate.signals import StopFlag
+from qwen_batch.operate.summary import RunSummary
+from qwen_batch.plan.tree import DocumentTask, Planner
+from qwen_batch.read.inputs import iter_inputs
+from qwen_batch.records import Answer, Completion, Failure, Message
+from qwen_batch.write.jsonl import JsonlWriter, write_openai_batch
+from qwen_batch.write.store import ResultStore, RowSink
+
+if TYPE_CHECKING:
+    from qwen_batch.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+IDLE_SECONDS = 0.1  # how long to wait for the feed when the engine has nothing to do
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the command line adds to a job."""
+
+    inputs: Sequence[str] = ()  # instead of the job's; `-` is JSONL on standard input
+    to_stdout: bool = False  # rows as JSON lines on standard output instead of an output folder
+    limit: int | None = None  # documents
+    fresh: bool = False  # compute everything again
+    retry_failed: bool = False  # compute failed documents again
+    quiet: bool = False
+
+
+def run_job(job: Job, options: RunOptions) -> RunSummary:
+    """Run a job to its end. Raises RunError or StoppedError with everything finished on disk."""
+    started = time.monotonic()
+    with ExitStack() as stack:
+        stop = stack.enter_context(StopFlag())
+        folder = Path(job.output.dir or "")
+        if not options.to_stdout:
+            stack.enter_context(OutputLock(folder))
+        model = resolve_model(job.model.name, job.model.revision, report=logger.info)
+        facts = RunFacts(
+            model=model.name,
+            model_sha256=model_sha256(model.folder),
+            precision=job.engine.dtype,
+            job_sha256=job.sha256,
+            run_id=f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+        )
+        sink = stack.enter_context(closing(_open_sink(job, options, folder)))
+        progress = stack.enter_context(open_progress("off" if options.quiet else "auto", sys.stderr))
+        paths = options.inputs or job.input.paths
+        items = iter_inputs(paths, stdin=_open_stdin() if "-" in paths else None)
+        feed = stack.enter_context(
+            Feed(items, job, facts, sink, limit=options.limit, retry_failed=options.retry_failed)
+        )
+        run = _Run(job, model, facts, sink, feed, stop, progress)
+        run.run()
+    if job.output.format == "openai-batch" and not options.to_stdout:
+        write_openai_batch(folder / "results", folder / "openai-batch.jsonl")
+    where = "standard output" if options.to_stdout else str(folder / "results")
+    return run.summary(time.monotonic() - started, where)
+
+
+def _open_sink(job: Job, options: RunOptions, folder: Path) -> RowSink:
+    output = job.output
+    if options.to_stdout:
+        return JsonlWriter(sys.stdout.buffer, output.format, metadata=output.metadata)
+    return ResultStore.open(
+        folder,
+        metadata=output.metadata,
+        flush_rows=output.flush_rows,
+        flush_seconds=output.flush_seconds,
+        keep_completions=output.completions,
+        fresh=options.fresh,
+    )
+
+
+def _open_stdin() -> BinaryIO:
+    # Not sys.stdin.buffer: the interpreter aborts at its end when a thread is still waiting inside that.
+    return open(0, "rb", closefd=False)
+
+
+class _Run:
+    """The main thread's side: owns the engine and knows which documents are under way."""
+
+    def __init__(
+        self,
+        job: Job,
+        model: ModelFiles,
+        facts: RunFacts,
+        sink: RowSink,
+        feed: Feed,
+        stop: StopFlag,
+        progress: Progress,
+    ) -> None:
+        self._job = job
+        self._model = model
+        self._facts = facts
+        self._sink = sink
+        self._feed = feed
+        self._stop = stop
+        self._progress = progress
+        self._engine: Engine | None = None
+        self._calls: CallBook | None = None
+        self._engine_since = 0.0
+        self._prompt_opens_think = False
+        self._under_way: dict[DocumentTask, Ready] = {}
+        self._num_warned: Counter[DocumentTask] = Counter()
+        self._feed_exhausted = False
+        self._statuses: Counter[str] = Counter()
+        self._error_types: Counter[str] = Counter()
+        self._tokens: Counter[str] = Counter()
+        self._num_known = self._num_unchanged = 0
+
+    def run(self) -> None:
+        """Until every document has its row."""
+        while not (self._feed_exhausted and not self._under_way):
+            self._stop.raise_if_requested()
+            self._take_documents()
+            self._compute()
+            self._sink.tick()
+            self._progress.update(self._state())
+
+    def _take_documents(self) -> None:
+        """Take what the feed has while there is room for more calls; wait only when there is nothing else to do."""
+        room = 2 * self._job.engine.max_num_seqs
+        while not self._feed_exhausted and (self._calls is None or self._calls.num_open < room):
+            event = self._feed.get(0 if self._under_way else IDLE_SECONDS)
+            if event is None:
+                return
+            if isinstance(event, Ready):
+                self._begin(event)
+            elif isinstance(event, Unchanged):
+                self._num_known += 1
+                self._num_unchanged += 1
+                self._statuses[event.status] += 1
+            elif isinstance(event, PlannerWanted):
+                event.reply.set_result(self._load_model())
+            elif isinstance(event, Exhausted):
+                self._feed_exhausted = True
+                if event.error is not None:
+                    raise event.error
+
+    def _load_model(self) -> Planner:
+        # Here and not above: nothing of this is needed, and paid for, before there is something to compute.
+        from qwen_batch.engine import Engine, EngineConfig
+
+        job = self._job
+        engine = Engine.load_folder(self._model.folder, EngineConfig(**job.engine.model_dump()))
+        logger.info("model %s: %s", self._model.name, engine.describe(), extra={"event": "engine"})
+        thinking = job.prompt.thinking == "on"
+        if thinking and not engine.tokenizer.supports_thinking:
+            logger.warning("prompt.thinking is on, but the chat template of %s has no such switch", self._model.name)
+        probe = engine.tokenizer.encode_chat((Message("user", "?"),), thinking)
+        self._prompt_opens_think = engine.tokenizer.prompt_opens_think(probe)
+        self._facts = replace(self._facts, precision=engine.precision)
+        self._calls = CallBook(
+            engine,
+            self._sink,
+            model_sha256=self._facts.model_sha256,
+            precision=engine.precision,
+            run_id=self._facts.run_id,
+            window=engine.config.max_num_seqs,
+        )
+        self._engine, self._engine_since = engine, time.monotonic()
+        planner = Planner(
+            engine.tokenizer, job, engine.max_model_len, answer_text=lambda completion: self._parse(completion).text
+        )
+        for notice in planner.notices:
+            logger.info("%s", notice)
+        return planner
+
+    def _parse(self, completion: Completion) -> Answer:
+        return parse_answer(completion, prompt_opens_think=self._prompt_opens_think)
+
+    def _begin(self, ready: Ready) -> None:
+        self._num_known += 1
+        task = ready.outcome
+        if isinstance(task, Failure):
+            self._finish(ready, task, None)
+            return
+        assert self._calls is not None
+        self._under_way[task] = ready
+        self._warn(task)
+        self._calls.ask(task, task.requests())
+
+    def _compute(self) -> None:
+        """One step of the engine; then its completions become next calls or rows."""
+        if self._calls is not None and self._calls.has_work:
+            for answered in self._calls.advance():
+                self._take_answer(answered)
+
+    def _take_answer(self, answered: Answered) -> None:
+        task = answered.task
+        assert self._calls is not None
+        self._calls.ask(task, task.complete(answered.completion))
+        self._warn(task)
+        if task.is_done:
+            del self._num_warned[task]
+            self._finish(self._under_way.pop(task), task.result, task)
+
+    def _finish(self, ready: Ready, result: Completion | Failure, task: DocumentTask | None) -> None:
+        started_at, finished_at = ready.started_at, datetime.datetime.now(datetime.UTC)
+        if isinstance(result, Failure):
+            logger.warning("%s: failed: %s: %s", result.doc_id, result.error_type, result.error)
+            self._error_types[result.error_type] += 1
+            row = failed_row(result, self._facts, task=task, started_at=started_at, finished_at=finished_at)
+        else:
+            assert task is not None
+            row = answered_row(task, self._parse(result), self._facts, started_at=started_at, finished_at=finished_at)
+        self._sink.add_rows([(row, ready.key)])
+        self._statuses[row.status] += 1
+        self._tokens.update(prompt=row.prompt_tokens, completion=row.completion_tokens, cached=row.cached_tokens)
+
+    def _warn(self, task: DocumentTask) -> None:
+        """Log the task's warnings that are new."""
+        for warning in task.warnings[self._num_warned[task] :]:
+            logger.warning("%s", warning, extra={"doc_id": task.document.doc_id})
+        self._num_warned[task] = len(task.warnings)
+
+    def _state(self) -> ProgressState:
+        stats = self._engine.stats if self._engine is not None else None
+        seconds = max(time.monotonic() - self._engine_since, 1e-9)
+        return ProgressState(
+            documents_done=sum(self._statuses.values()),
+            documents_known=self._num_known,
+            reading_done=self._feed_exhausted,
+            documents_failed=self._statuses["failed"],
+            requests_running=stats.num_running if stats else 0,
+            requests_waiting=(self._calls.num_open if self._calls else 0) - (stats.num_running if stats else 0),
+            tokens_per_second=(stats.num_computed_tokens + stats.num_cached_tokens) / seconds if stats else 0.0,
+            kv_use=stats.num_used_blocks / stats.num_blocks if stats else None,
+        )
+
+    def summary(self, wall_seconds: float, table: str) -> RunSummary:
+        """The run in numbers."""
+        count = self._statuses
+        return RunSummary(
+            ok=count["ok"],
+            flagged=count["flagged"],
+            failed=count["failed"],
+            skipped=count["skipped"],
+            unchanged=self._num_unchanged,
+            prompt_tokens=self._tokens["prompt"],
+            completion_tokens=self._tokens["completion"],
+            cached_tokens=self._tokens["cached"],
+            wall_seconds=wall_seconds,
+            table=table,
+            error_types=dict(self._error_types),
+        )

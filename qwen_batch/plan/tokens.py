@@ -1,0 +1,41 @@
+"""What planning needs of a tokenizer, and cutting text by tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from qwen_batch.records import Message
+
+
+class Tokenizer(Protocol):
+    """A model's own tokenizer. None of the methods adds special tokens except `encode_chat`, which adds its own.
+
+    Token counts do not add up: `encode(a + b)` may be shorter or longer than `encode(a)` and `encode(b)` together.
+    Planning therefore estimates by sums and decides by counting the final text.
+    """
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text."""
+        ...
+
+    def encode_with_offsets(self, text: str) -> tuple[Sequence[int], Sequence[tuple[int, int]]]:
+        """Token ids, and for each the [start, end) of its characters in `text`, in order."""
+        ...
+
+    def encode_chat(self, messages: Sequence[Message], thinking: bool) -> list[int]:
+        """Token ids of a whole prompt: the chat template around the messages, ready for the answer."""
+        ...
+
+
+def shorten(text: str, tokenizer: Tokenizer, max_tokens: int) -> str:
+    """The longest beginning of `text` found that has at most `max_tokens` tokens, without white space at its end."""
+    limit = max_tokens
+    while limit > 0:
+        ids, offsets = tokenizer.encode_with_offsets(text)
+        if len(ids) <= max_tokens:
+            return text
+        # A cut may change how the characters before it are merged, so the shorter text is counted again.
+        cut = text[: offsets[min(limit, len(ids) - 1)][0]].rstrip()
+        text, limit = (cut, limit - 1) if len(cut) < len(text) else (text[:-1], limit - 1)
+    return text if text and len(tokenizer.encode(text)) <= max_tokens else ""

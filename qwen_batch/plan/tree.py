@@ -1,0 +1,168 @@
+"""CleanDocument -> Requests: one call for a document that fits, else map over its parts and reduce.
+
+A task belongs to one document and knows nothing of others: as soon as the last answer of its level is in, its next
+level is ready, whatever level other documents are at.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+
+from qwen_batch.errors import DocumentError, JobError, QwenBatchError, UsageError
+from qwen_batch.job import Job, sampling_from_record
+from qwen_batch.plan.chunks import MIN_CHUNK_SIZE
+from qwen_batch.plan.prompts import Note, Prompts, well_formed
+from qwen_batch.plan.task import NO_DOCUMENT, Context, DocumentTask, Part, plan_failure, split_into_parts
+from qwen_batch.plan.tokens import Tokenizer
+from qwen_batch.records import CleanDocument, Completion, Failure, SamplingParams
+
+__all__ = ["DocumentTask", "Planner"]
+
+
+class Planner:
+    """Turns documents into tasks for one job and one model.
+
+    window: tokens of the longest prompt and answer together that the engine takes.
+    answer_text: what of a part's completion goes into the reduce prompt, such as the text without its thoughts.
+
+    A chunk size that the job does not name is lowered to what fits (`notices` says so); one that it names must fit.
+    Raises JobError, with the numbers, for a job that cannot run in this window.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        job: Job,
+        window: int,
+        *,
+        answer_text: Callable[[Completion], str] = lambda completion: completion.text,
+    ) -> None:
+        self._sampling = job.sampling
+        self._numbers = itertools.count()
+        self._context = Context(
+            tokenizer=tokenizer,
+            prompts=Prompts(job.prompt, job.long_documents),
+            thinking=job.prompt.thinking == "on",
+            window=window,
+            chunk_size=job.long_documents.chunk_size,
+            overlap=job.long_documents.overlap,
+            threshold=job.long_documents.threshold,
+            map_max_tokens=job.long_documents.map_max_tokens,
+            answer_text=answer_text,
+        )
+        self.notices: tuple[str, ...] = ()
+        self._check_answer_fits()
+        if self._context.prompts.has_question:  # else only conversations can come, which are never divided
+            self._settle_chunk_size(job)
+
+    @property
+    def chunk_size(self) -> int:
+        """Tokens of a part, at most."""
+        return self._context.chunk_size
+
+    @property
+    def overlap(self) -> int:
+        """Tokens of a part that are repeated at the start of the next, at most."""
+        return self._context.overlap
+
+    def start(self, document: CleanDocument) -> DocumentTask | Failure:
+        """Plan one document. What is wrong with it becomes a Failure of stage `plan`, never an exception."""
+        try:
+            sampling = self._sampling_for(document)
+            if document.messages:
+                return self._conversation(document, sampling)
+            return self._document(replace(document, text=well_formed(document.text)), sampling)
+        except DocumentError as error:
+            return plan_failure(document, error)
+
+    def _document(self, document: CleanDocument, sampling: SamplingParams) -> DocumentTask:
+        context = self._context
+        if not document.text.strip():
+            raise DocumentError("empty", "the document holds no text")
+        if not context.prompts.has_question:
+            raise DocumentError("no_question", "the job asks nothing of a document; set prompt.question")
+        ids = context.encode(context.prompts.document_messages(document))
+        fitting = context.window - sampling.max_tokens
+        threshold = min(fitting, context.threshold or fitting)
+        if len(ids) <= threshold:
+            return self._whole(document, sampling, ids)
+        over = f"{document.doc_id}: {len(ids):,} tokens are over the threshold of {threshold:,}"
+        parts = split_into_parts(context, document, sampling)
+        if len(parts) == 1 and len(ids) <= fitting:
+            over += f"; read as a whole, as it fits one part of {self.chunk_size:,} tokens"
+            return self._whole(document, sampling, ids, warnings=(over,))
+        over += f"; read in {len(parts)} parts, then merged"
+        return DocumentTask(context, next(self._numbers), document, sampling, parts, is_whole=False, warnings=(over,))
+
+    def _whole(
+        self, document: CleanDocument, sampling: SamplingParams, ids: list[int], warnings: tuple[str, ...] = ()
+    ) -> DocumentTask:
+        part = Part(Note(1, 1, 1, 1, ""), ids)
+        return DocumentTask(
+            self._context, next(self._numbers), document, sampling, (part,), is_whole=True, warnings=warnings
+        )
+
+    def _conversation(self, document: CleanDocument, sampling: SamplingParams) -> DocumentTask:
+        if not any(message.content.strip() for message in document.messages):
+            raise DocumentError("empty", "the conversation holds no text")
+        try:
+            ids = self._context.encode(self._context.prompts.conversation_messages(document))
+        except QwenBatchError:
+            raise
+        except Exception as error:  # a chat template is a program of the model's makers and raises what it likes
+            raise DocumentError("bad_record", f"the model's chat template refuses the conversation: {error}") from error
+        if len(ids) + sampling.max_tokens > self._context.window:
+            raise DocumentError(
+                "too_long",
+                f"the conversation has {len(ids)} tokens and may be answered with {sampling.max_tokens}; together "
+                f"at most {self._context.window} fit the model, and a conversation cannot be divided",
+            )
+        return self._whole(document, sampling, ids)
+
+    def _sampling_for(self, document: CleanDocument) -> SamplingParams:
+        try:
+            return sampling_from_record(self._sampling, document.sampling)
+        except UsageError as error:
+            raise DocumentError("bad_record", f"sampling asked for by the record: {error}") from None
+
+    def _check_answer_fits(self) -> None:
+        context, max_tokens = self._context, self._sampling.max_tokens
+        try:
+            overhead = context.document_overhead(NO_DOCUMENT)
+        except DocumentError as error:
+            raise JobError(f"prompt.system: {error}") from None
+        if overhead + max_tokens >= context.window:
+            raise JobError(
+                f"sampling.max_tokens: an answer of {max_tokens} tokens and a prompt of {overhead} leave no room for a "
+                f"document in the window of {context.window}; lower it, or raise engine.max_model_len"
+            )
+
+    def _settle_chunk_size(self, job: Job) -> None:
+        section, context = job.long_documents, self._context
+        named = section.model_fields_set
+        sampling = job.sampling.params()
+        room = context.map_room(NO_DOCUMENT, sampling)
+        longest = max(sampling.max_tokens, context.map_sampling(sampling).max_tokens)
+        if room < MIN_CHUNK_SIZE or context.reduce_room(NO_DOCUMENT, longest) < 2 * MIN_CHUNK_SIZE:
+            raise JobError(
+                f"long_documents: in a window of {context.window} tokens the prompts and answers of up to {longest} "
+                "leave no room for parts; lower sampling.max_tokens or long_documents.map_max_tokens"
+            )
+        chunk_size = section.chunk_size
+        if "chunk_size" not in named:
+            chunk_size = max(MIN_CHUNK_SIZE, min(chunk_size, room, section.threshold or chunk_size))
+        if not MIN_CHUNK_SIZE <= chunk_size <= room:
+            raise JobError(
+                f"long_documents.chunk_size: {chunk_size} is not between {MIN_CHUNK_SIZE} and {room}, what fits the "
+                f"window of {context.window} tokens beside the prompt and the answer"
+            )
+        overlap = section.overlap if "overlap" in named else min(section.overlap, chunk_size // 10)
+        if 2 * overlap >= chunk_size:
+            raise JobError(
+                f"long_documents.overlap: {overlap} must be below half of long_documents.chunk_size, {chunk_size}"
+            )
+        if chunk_size != section.chunk_size:
+            self.notices = (f"long documents are divided into parts of {chunk_size} tokens (not {section.chunk_size})",)
+        self._context = replace(context, chunk_size=chunk_size, overlap=overlap)

@@ -1,0 +1,23 @@
+"""What goes between a reading process and its parent: eight bytes of length, then a pickle."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from dataclasses import dataclass
+
+HEADER = struct.Struct(">Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a task has no result."""
+
+    error_type: str
+    error: str
+
+
+def frame(value: object) -> bytes:
+    """A value as it goes over the socket."""
+    data = pickle.dumps(value, protocol=5)
+    return HEADER.pack(len(data)) + data

@@ -1,0 +1,48 @@
+"""What reading yields before a document is parsed, and how texts and files are identified."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qwen_batch.records import Document, Failure, Message
+
+
+@dataclass(frozen=True, slots=True)
+class FileItem:
+    """A file still to be parsed."""
+
+    doc_id: str
+    path: Path
+    source: str  # the path as the user wrote it, or path:line of the record that names the file
+    metadata: Mapping[str, object] = field(default_factory=dict)
+    priority: int = 0  # larger goes first
+    sampling: Mapping[str, object] = field(default_factory=dict)
+
+
+Item = FileItem | Document | Failure
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of the file's bytes, in hex. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_text(text: str) -> str:
+    """SHA-256 of the text's UTF-8, in hex."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def hash_messages(messages: Sequence[Message], sampling: Mapping[str, object]) -> str:
+    """SHA-256 of a conversation, and of what it asks for, in one fixed JSON form."""
+    content = {"messages": [[message.role, message.content] for message in messages], "sampling": dict(sampling)}
+    return hash_text(json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":")))
+
+
+def printable(name: str) -> str:
+    """A file name that is not valid UTF-8, in ASCII escapes where it is not."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,0 +1,88 @@
+"""What a file is: by the end of its name, or by its first bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["pdf", "text", "jsonl", "html", "zip", "ole", "image", "binary", "empty"]
+
+HEAD_BYTES = 4096
+SUFFIXES: dict[str, Kind] = {".pdf": "pdf", ".txt": "text", ".md": "text", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_UNSUPPORTED = (
+    "docx doc odt rtf pptx ppt xlsx xls html htm xhtml xml epub eml msg zip gz 7z tar png jpg jpeg gif tif tiff bmp "
+    "webp mp3 mp4 parquet json csv tsv"
+)
+UNSUPPORTED_SUFFIXES = frozenset(f".{name}" for name in _UNSUPPORTED.split())
+_MAGIC: tuple[tuple[bytes, Kind], ...] = (
+    (b"PK\x03\x04", "zip"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"),
+    (b"\x89PNG", "image"),
+    (b"\xff\xd8\xff", "image"),
+    (b"GIF8", "image"),
+    (b"II*\0", "image"),
+    (b"MM\0*", "image"),
+)
+_NAMES: dict[str, str] = {
+    "pdf": "a PDF",
+    "text": "plain text",
+    "jsonl": "JSON lines",
+    "html": "HTML",
+    "zip": "a zip archive or an office document",
+    "ole": "an old office document",
+    "image": "an image",
+    "binary": "binary data",
+    "empty": "empty",
+}
+BOMS = (b"\xef\xbb\xbf", b"\xff\xfe\0\0", b"\0\0\xfe\xff", b"\xff\xfe", b"\xfe\xff")
+MAX_CONTROL_SHARE = 0.03
+CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\x1b")) + b"\x7f"
+
+
+def kind_name(kind: Kind) -> str:
+    """The kind in words, with its article."""
+    return _NAMES[kind]
+
+
+def kind_of(path: Path) -> Kind | None:
+    """Kind by name, and by content where the name says nothing; None: a kind that we do not read. Raises OSError."""
+    suffix = path.suffix.lower()
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
+    if suffix in UNSUPPORTED_SUFFIXES:
+        return None
+    with path.open("rb") as file:
+        kind = sniff(file.read(HEAD_BYTES))
+    return kind if kind in ("pdf", "text", "empty") else None
+
+
+def sniff(head: bytes) -> Kind:
+    """Kind by the first bytes of a file. A PDF may have up to 1024 bytes of something else in front (PDF 1.7, H.3)."""
+    if not head:
+        return "empty"
+    if b"%PDF-" in head[:1024]:
+        return "pdf"
+    for magic, kind in _MAGIC:
+        if head.startswith(magic):
+            return kind
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if start.startswith((b"<!doctype html", b"<html", b"<head", b"<body", b"<?xml", b"<script", b"<!--")):
+        return "html"
+    return "text" if looks_like_text(head) else "binary"
+
+
+def looks_like_text(head: bytes) -> bool:
+    """Text has a byte-order mark or hardly any control characters."""
+    if head.startswith(BOMS):
+        return True
+    controls = len(head) - len(head.translate(None, CONTROLS))
+    if looks_like_utf16(head):
+        controls -= head.count(0)
+    return controls <= MAX_CONTROL_SHARE * len(head)
+
+
+def looks_like_utf16(head: bytes) -> bool:
+    """UTF-16 of mostly Latin text, without a mark: every other byte is zero."""
+    half = len(head) // 2
+    even, odd = head[0::2].count(0), head[1::2].count(0)
+    return max(even, odd) > 0.4 * half and min(even, odd) < 0.05 * half

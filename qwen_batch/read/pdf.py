@@ -1,0 +1,154 @@
+"""PDF files: pages of lines with their places, and ruled tables. Text by pdfium, page by page.
+
+pdfium may abort on a hostile file, is not thread-safe and cannot be interrupted: call this in a process of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pypdfium2
+import pypdfium2.raw as pdfium
+
+from qwen_batch.errors import DocumentError
+from qwen_batch.read.kinds import kind_name, sniff
+from qwen_batch.read.pdf_chars import Char, iter_line_chars, make_line, placement_of, read_chars
+from qwen_batch.read.pdf_tables import Marks, fill_grid, find_grids, read_marks
+from qwen_batch.records import Line, Page, Table
+
+SCAN_SHARE = 0.3  # of the page; a textless page that an image covers this far is a scan
+HEAD_BYTES = 4096
+PAGE_LIST = 12  # page numbers that a warning names
+
+
+@dataclass(frozen=True, slots=True)
+class PdfContent:
+    """What a PDF holds."""
+
+    pages: tuple[Page, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def read_pdf(path: Path, passwords: Sequence[str] = (), max_pages: int = 20_000, tables: bool = True) -> PdfContent:
+    """Read a PDF. `passwords` are tried in turn where it is encrypted.
+
+    Raises DocumentError: empty, wrong_type, damaged, encrypted, too_many_pages, needs_ocr.
+    """
+    _check_kind(path)
+    with contextlib.closing(_open(path, passwords)) as document:
+        num_pages = len(document)
+        if num_pages > max_pages:
+            message = (
+                f"{num_pages} pages are more than input.max_pages allows ({max_pages}); raise it or split the file"
+            )
+            raise DocumentError("too_many_pages", message)
+        read = [_read_page(document, number, tables) for number in range(1, num_pages + 1)]
+    return _judge(read)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadPage:
+    page: Page
+    num_marks: int = 0  # drawn objects besides text
+    broken: bool = False
+
+
+def _check_kind(path: Path) -> None:
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    if not head.strip(b"\0 \t\r\n"):
+        raise DocumentError("empty", "the file is empty: check the copy, or the program that wrote it")
+    kind = sniff(head)
+    if kind not in ("pdf", "binary"):
+        message = f"named as a PDF, but the content is {kind_name(kind)}: rename or convert it, or fetch the file again"
+        raise DocumentError("wrong_type", message)
+
+
+def _open(path: Path, passwords: Sequence[str]) -> Any:
+    for password in (None, *passwords):
+        try:
+            return pypdfium2.PdfDocument(path, password=password)
+        except pypdfium2.PdfiumError as error:
+            if getattr(error, "err_code", None) == pdfium.FPDF_ERR_SECURITY:
+                raise DocumentError("encrypted", "encrypted in a way that only its own program opens") from None
+            if getattr(error, "err_code", None) != pdfium.FPDF_ERR_PASSWORD:
+                message = "the PDF is damaged and cannot be repaired: fetch the file again, or open and save it anew"
+                raise DocumentError("damaged", message) from None
+    tried = f"none of the {len(passwords)} passwords fits" if passwords else "no password was given"
+    advice = "give it as input.passwords or input.password_file in the job file, or to `extract` as --password"
+    raise DocumentError("encrypted", f"the PDF is encrypted and {tried}: {advice}")
+
+
+def _read_page(document: Any, page_number: int, tables: bool) -> _ReadPage:
+    try:
+        page = document[page_number - 1]
+    except pypdfium2.PdfiumError:
+        return _ReadPage(Page(page_number, ()), broken=True)
+    try:
+        textpage = page.get_textpage()
+        try:
+            return _read_open_page(page, textpage, page_number, tables)
+        finally:
+            textpage.close()
+    except pypdfium2.PdfiumError:
+        return _ReadPage(Page(page_number, ()), broken=True)
+    finally:
+        page.close()  # page by page: a long document would keep hundreds of megabytes
+
+
+def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) -> _ReadPage:
+    width, height = page.get_size()
+    placement = placement_of(page, width, height)
+    chars = read_chars(textpage, placement)
+    has_text = any(not char.text.isspace() for char in chars)
+    marks = read_marks(page, placement, tables and has_text) if tables or not has_text else Marks((), 0, 0.0)
+    found = _read_tables(marks, chars) if has_text else ()
+
+    def region(char: Char) -> int:
+        x, y = char.center
+        for index, table in enumerate(found):
+            if table.bbox and table.bbox[0] <= x <= table.bbox[2] and table.bbox[1] <= y <= table.bbox[3]:
+                return index
+        return -1
+
+    made = (make_line(line, textpage, placement) for line in iter_line_chars(chars, region))
+    lines: tuple[Line, ...] = tuple(line for line in made if line is not None)
+    is_scan = not lines and marks.image_area >= SCAN_SHARE * width * height
+    return _ReadPage(Page(page_number, lines, found, width, height, is_scan), marks.num_objects)
+
+
+def _read_tables(marks: Marks, chars: Sequence[Char]) -> tuple[Table, ...]:
+    made = (fill_grid(grid, chars) for grid in find_grids(marks.edges))
+    return tuple(table for table in made if table is not None)
+
+
+def _judge(read: Sequence[_ReadPage]) -> PdfContent:
+    """Decide what a document without text is, and warn of pages that are missing from a document with text."""
+    broken = [each.page.page_number for each in read if each.broken]
+    scans = [each.page.page_number for each in read if each.page.needs_ocr]
+    if not any(each.page.lines for each in read):
+        if broken and len(broken) == len(read):
+            raise DocumentError("damaged", "none of its pages can be read: fetch the file again, or save it anew")
+        if any(each.num_marks for each in read):
+            message = f"image-only: {_pages(len(read))} and no text; recognise the text (OCR) first, then run it again"
+            raise DocumentError("needs_ocr", message)
+        raise DocumentError("empty", f"{_pages(len(read))}, all blank: nothing is written or drawn on them")
+    warnings = []
+    if scans:
+        warnings.append(f"pages without text, shown as images (need OCR): {_listed(scans)}")
+    if broken:
+        warnings.append(f"pages that could not be read: {_listed(broken)}")
+    return PdfContent(tuple(each.page for each in read), tuple(warnings))
+
+
+def _pages(count: int) -> str:
+    return "one page" if count == 1 else f"{count} pages"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:PAGE_LIST]))
+    return shown if len(numbers) <= PAGE_LIST else f"{shown} and {len(numbers) - PAGE_LIST} more"

@@ -1,0 +1,247 @@
+"""Ruled tables of a PDF page: the drawn lines come from pdfium, cells from pdfplumber's geometry, text from pdfium.
+
+pdfplumber alone would parse each page a second time, in Python (a second a page); its functions from edges to cells
+are all that is needed. They compare every horizontal with every vertical edge, hence the bound on edges.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pypdfium2.raw as pdfium
+
+from qwen_batch.read.pdf_chars import DIVIDED, Char, Placement
+from qwen_batch.records import BBox, Table
+
+MAX_OBJECTS = 20_000  # of a page; more is a drawing
+MAX_SEGMENTS = 64  # of one path; rules and boxes have few
+MAX_EDGES = 1_500  # of each direction, after merging
+MAX_DEPTH = 4  # of form XObjects in one another
+SNAP = 3.0  # points: edges closer than this are one
+MIN_EDGE = 4.0  # points
+STRAIGHT = 0.6  # points that an edge may lean
+
+Matrix = tuple[float, float, float, float, float, float]
+IDENTITY: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What a page shows besides text."""
+
+    edges: tuple[BBox, ...]  # straight horizontal or vertical strokes
+    num_objects: int  # of all kinds
+    image_area: float  # square points in user space
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The cells of one table, row by row from the top."""
+
+    bbox: BBox
+    cells: tuple[BBox, ...]
+
+    def holds(self, char: Char) -> bool:
+        x, y = char.center
+        return self.bbox[0] <= x <= self.bbox[2] and self.bbox[1] <= y <= self.bbox[3]
+
+    def cell_of(self, char: Char) -> int:
+        """Index of the cell that holds the character, or of the nearest."""
+        x, y = char.center
+        return min(range(len(self.cells)), key=lambda i: _distance(self.cells[i], x, y))
+
+
+def read_marks(page: Any, placement: Placement, want_edges: bool) -> Marks:
+    """Walk through the page's objects, once."""
+    edges: list[BBox] = []
+    count, area = 0, 0.0
+    for item, matrix in itertools.islice(_iter_objects(page), MAX_OBJECTS):
+        count += 1
+        kind = pdfium.FPDFPageObj_GetType(item)
+        if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
+            area += _area(item)
+        elif kind == pdfium.FPDF_PAGEOBJ_PATH and want_edges and _is_drawn(item):
+            edges.extend(_iter_edges(item, matrix, placement))
+    return Marks(tuple(edges) if count < MAX_OBJECTS else (), count, area)
+
+
+def find_grids(edges: Sequence[BBox]) -> list[Grid]:
+    """Tables of at least two rows and two columns, from the top of the page down."""
+    horizontal = sum(edge[2] - edge[0] > edge[3] - edge[1] for edge in edges)
+    if horizontal < 3 or len(edges) - horizontal < 2:
+        return []
+    from pdfplumber import table as geometry  # loads pdfminer: only where a page has rules
+
+    merged = geometry.merge_edges([_as_edge(edge) for edge in dict.fromkeys(edges)], SNAP, SNAP, SNAP, SNAP)
+    merged = [edge for edge in merged if edge["x1"] - edge["x0"] + edge["bottom"] - edge["top"] >= MIN_EDGE]
+    if max(sum(edge["orientation"] == way for edge in merged) for way in "hv") > MAX_EDGES:
+        return []
+    crossings = geometry.edges_to_intersections(merged, SNAP, SNAP)
+    grids = [_make_grid(cells) for cells in geometry.cells_to_tables(geometry.intersections_to_cells(crossings))]
+    return [grid for grid in grids if len(grid.cells) >= 4]
+
+
+def fill_grid(grid: Grid, chars: Sequence[Char]) -> Table | None:
+    """Put the characters into the cells, with their line ends; None where that makes no table but a frame."""
+    texts: list[list[str]] = [[] for _ in grid.cells]
+    previous: dict[int, int] = {}
+    for position, char in enumerate(chars):
+        if char.text.isspace() or not grid.holds(char):
+            continue
+        cell = grid.cell_of(char)
+        if cell in previous:
+            texts[cell].append(_gap(chars, previous[cell], position))
+        texts[cell].append("-" if char.text == DIVIDED else char.text)
+        previous[cell] = position
+    rows = _as_rows(grid, ["".join(text) for text in texts])
+    if len(rows) < 2 or len(rows[0]) < 2 or sum(bool(cell) for row in rows for cell in row) < 3:
+        return None
+    return Table(rows, grid.bbox)
+
+
+def _gap(chars: Sequence[Char], before: int, after: int) -> str:
+    """What stands between two characters of a cell: nothing, a space, or a line end."""
+    upper, lower = chars[before], chars[after]
+    if upper.text == DIVIDED or lower.center[1] - upper.center[1] > 0.6 * max(upper.bottom - upper.top, 6.0):
+        return "\n"
+    return " " if after - before > 1 else ""
+
+
+def _as_rows(grid: Grid, texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """A rectangle of cells; a merged cell stands in its first place. Rows and columns without text are left out."""
+    tops = sorted({cell[1] for cell in grid.cells})
+    lefts = sorted({cell[0] for cell in grid.cells})
+    rows = [[""] * len(lefts) for _ in tops]
+    for cell, text in zip(grid.cells, texts, strict=True):
+        rows[tops.index(cell[1])][lefts.index(cell[0])] = text
+    rows = [row for row in rows if any(row)]
+    keep = [column for column in range(len(lefts)) if any(row[column] for row in rows)]
+    return tuple(tuple(row[column] for column in keep) for row in rows)
+
+
+def _make_grid(cells: Sequence[BBox]) -> Grid:
+    ordered = tuple(sorted(((c[0], c[1], c[2], c[3]) for c in cells), key=lambda cell: (cell[1], cell[0])))
+    box = (
+        min(cell[0] for cell in ordered),
+        min(cell[1] for cell in ordered),
+        max(cell[2] for cell in ordered),
+        max(cell[3] for cell in ordered),
+    )
+    return Grid(box, ordered)
+
+
+def _as_edge(edge: BBox) -> dict[str, object]:
+    """pdfplumber's own form of an edge."""
+    x0, top, x1, bottom = edge
+    return {
+        "x0": x0,
+        "x1": x1,
+        "top": top,
+        "bottom": bottom,
+        "width": x1 - x0,
+        "height": bottom - top,
+        "orientation": "h" if x1 - x0 > bottom - top else "v",
+    }
+
+
+def _distance(box: BBox, x: float, y: float) -> float:
+    return max(box[0] - x, 0, x - box[2]) + max(box[1] - y, 0, y - box[3])
+
+
+def _iter_objects(page: Any) -> Iterator[tuple[Any, Matrix]]:
+    for index in range(pdfium.FPDFPage_CountObjects(page)):
+        yield from _iter_inside(pdfium.FPDFPage_GetObject(page, index), IDENTITY, 0)
+
+
+def _iter_inside(item: Any, matrix: Matrix, depth: int) -> Iterator[tuple[Any, Matrix]]:
+    if not item:
+        return
+    if pdfium.FPDFPageObj_GetType(item) != pdfium.FPDF_PAGEOBJ_FORM:
+        yield item, matrix
+        return
+    if depth < MAX_DEPTH:
+        inner = _multiply(_matrix_of(item), matrix)
+        for index in range(pdfium.FPDFFormObj_CountObjects(item)):
+            yield from _iter_inside(pdfium.FPDFFormObj_GetObject(item, index), inner, depth + 1)
+
+
+def _matrix_of(item: Any) -> Matrix:
+    m = pdfium.FS_MATRIX()
+    if not pdfium.FPDFPageObj_GetMatrix(item, m):
+        return IDENTITY
+    return m.a, m.b, m.c, m.d, m.e, m.f
+
+
+def _multiply(first: Matrix, second: Matrix) -> Matrix:
+    a, b, c, d, e, f = first
+    g, h, i, j, k, m = second
+    return a * g + b * i, a * h + b * j, c * g + d * i, c * h + d * j, e * g + f * i + k, e * h + f * j + m
+
+
+def _area(item: Any) -> float:
+    left, bottom, right, top = (ctypes.c_float() for _ in range(4))
+    if not pdfium.FPDFPageObj_GetBounds(item, left, bottom, right, top):
+        return 0.0
+    return abs((right.value - left.value) * (top.value - bottom.value))
+
+
+def _is_drawn(item: Any) -> bool:
+    """False for clip paths and for white shapes, which hide rather than show."""
+    fill, stroke = ctypes.c_int(), ctypes.c_int()
+    pdfium.FPDFPath_GetDrawMode(item, fill, stroke)
+    if stroke.value:
+        return True
+    red, green, blue, alpha = (ctypes.c_uint() for _ in range(4))
+    pdfium.FPDFPageObj_GetFillColor(item, red, green, blue, alpha)
+    return bool(fill.value) and alpha.value > 0 and min(red.value, green.value, blue.value) < 250
+
+
+def _iter_edges(item: Any, matrix: Matrix, placement: Placement) -> Iterator[BBox]:
+    """The straight strokes of a path; a thin filled box is one stroke along its middle."""
+    points = _path_points(item, _multiply(_matrix_of(item), matrix), placement)
+    if not points:
+        return
+    xs = [point[0] for start, end in points for point in (start, end)]
+    ys = [point[1] for start, end in points for point in (start, end)]
+    x0, top, x1, bottom = min(xs), min(ys), max(xs), max(ys)
+    if len(points) > 1 and min(x1 - x0, bottom - top) <= SNAP:
+        points = [((x0, (top + bottom) / 2), (x1, (top + bottom) / 2))]
+        if bottom - top > x1 - x0:
+            points = [(((x0 + x1) / 2, top), ((x0 + x1) / 2, bottom))]
+    for (ax, ay), (bx, by) in points:
+        wide, high = abs(ax - bx), abs(ay - by)
+        if high <= STRAIGHT < wide:
+            yield min(ax, bx), (ay + by) / 2, max(ax, bx), (ay + by) / 2
+        elif wide <= STRAIGHT < high:
+            yield (ax + bx) / 2, min(ay, by), (ax + bx) / 2, max(ay, by)
+
+
+def _path_points(
+    item: Any, matrix: Matrix, placement: Placement
+) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """Start and end of each straight piece of a path, as shown on the page."""
+    count = pdfium.FPDFPath_CountSegments(item)
+    if not 2 <= count <= MAX_SEGMENTS:
+        return []
+    a, b, c, d, e, f = matrix
+    x, y = ctypes.c_float(), ctypes.c_float()
+    pieces = []
+    start = here = (0.0, 0.0)
+    for index in range(count):
+        segment = pdfium.FPDFPath_GetPathSegment(item, index)
+        pdfium.FPDFPathSegment_GetPoint(segment, x, y)
+        there = placement.point(a * x.value + c * y.value + e, b * x.value + d * y.value + f)
+        kind = pdfium.FPDFPathSegment_GetType(segment)
+        if kind == pdfium.FPDF_SEGMENT_MOVETO:
+            start = there
+        elif kind == pdfium.FPDF_SEGMENT_LINETO:
+            pieces.append((here, there))
+        here = there
+        if pdfium.FPDFPathSegment_GetClose(segment):
+            pieces.append((here, start))
+            here = start
+    return pieces

@@ -1,0 +1,272 @@
+"""Child processes that parse documents, so that one that hangs, aborts or eats memory costs one failed row.
+
+The children are started through `subprocess`, not `multiprocessing`: that works from notebooks and scripts alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import IO, Any, Generic, Self, TypeVar
+
+from qwen_batch.errors import RunError
+from qwen_batch.read.frames import HEADER, Trouble, frame
+
+MAX_TASKS = 200  # of one child; then a fresh one, so that a leak of a native library stays small
+MAX_RESULT_BYTES = 1 << 30
+START_SECONDS = 120.0  # a child imports its parsers; cold disks are slow
+TAIL_CHARS = 300
+RECEIVE_BYTES = 1 << 20
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class ProcessPool(Generic[T, R]):
+    """Runs `target` ("module:function") on items in child processes; results come as they finish.
+
+    Use it as a context manager. Children start when they are needed and never outlive this process.
+    """
+
+    def __init__(self, target: str, workers: int, timeout_seconds: float, memory_limit_bytes: int) -> None:
+        self._target = target
+        self._workers = workers
+        self._timeout_seconds = timeout_seconds
+        self._memory_limit_bytes = memory_limit_bytes
+        self._idle: list[_Child[T]] = []
+        self._busy: list[_Child[T]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._busy) < self._workers
+
+    @property
+    def num_running(self) -> int:
+        return len(self._busy)
+
+    def run(self, items: Iterable[T]) -> Iterator[tuple[T, R | Trouble]]:
+        """Each item with its result, in the order in which they finish; items are pulled only as children are free."""
+        try:
+            for item in items:
+                self.submit(item)
+                while not self.has_room:
+                    yield from self.wait()
+            while self._busy:
+                yield from self.wait()
+        finally:
+            self.close()
+
+    def submit(self, item: T) -> None:
+        """Give an item to a child; there must be room."""
+        if not self.has_room:
+            raise RuntimeError("no child is free: wait() first")
+        child = self._idle.pop() if self._idle else None
+        if child is not None and child.process.poll() is not None:  # it died while it had nothing to do
+            child.kill()
+            child = None
+        if child is None:
+            child = _Child(self._target, self._memory_limit_bytes)
+        self._busy.append(child)
+        child.give(item, self._timeout_seconds)
+
+    def wait(self, seconds: float | None = None) -> list[tuple[T, R | Trouble]]:
+        """Results that are there, waiting for the first; with `seconds`, at most so long."""
+        end = None if seconds is None else time.monotonic() + seconds
+        while self._busy:
+            done = self._step(end)
+            if done or (end is not None and time.monotonic() >= end):
+                return done
+        return []
+
+    def close(self) -> None:
+        """End all children at once; what they were doing is lost."""
+        for child in (*self._idle, *self._busy):
+            child.kill()
+        self._idle.clear()
+        self._busy.clear()
+
+    def _step(self, end: float | None) -> list[tuple[T, R | Trouble]]:
+        now = time.monotonic()
+        due = min([child.deadline for child in self._busy] + ([end] if end is not None else []))
+        with selectors.DefaultSelector() as selector:
+            for child in self._busy:
+                selector.register(child.channel, child.events, child)
+            # Reading comes before judging deadlines: the caller may have been away while a child finished in time.
+            for key, events in selector.select(max(0.0, due - now)):
+                key.data.exchange(events)
+        return [self._finish(child, result) for child in list(self._busy) if (result := child.outcome()) is not None]
+
+    def _finish(self, child: _Child[T], result: _Result) -> tuple[T, R | Trouble]:
+        self._busy.remove(child)
+        item = child.take()
+        if child.dead or child.num_tasks >= MAX_TASKS:
+            child.kill()
+        else:
+            self._idle.append(child)
+        return item, result.value
+
+
+class _Result:
+    """Tells 'no result yet' from a result that is None."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class _Child(Generic[T]):
+    """One child process, and what it is doing."""
+
+    def __init__(self, target: str, memory_limit_bytes: int) -> None:
+        self.channel, theirs = socket.socketpair()
+        lifeline, self._lifeline = os.pipe()
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the child)
+        fds = (theirs.fileno(), lifeline)
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "qwen_batch.read.worker",
+            target,
+            *map(str, fds),
+            str(memory_limit_bytes),
+        ]
+        try:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
+                pass_fds=fds,
+                start_new_session=True,  # Ctrl-C reaches the parent alone, which decides
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        except OSError as error:
+            raise RunError(f"a reading process cannot be started: {error}") from None
+        finally:
+            theirs.close()
+            os.close(lifeline)
+        self.channel.setblocking(False)
+        self.deadline = time.monotonic() + START_SECONDS
+        self.num_tasks = 0
+        self.dead = False
+        self._ready = False
+        self._items: list[T] = []
+        self._timeout_seconds = 0.0
+        self._outgoing = memoryview(b"")
+        self._incoming = bytearray()
+
+    @property
+    def events(self) -> int:
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outgoing else 0)
+
+    def give(self, item: T, timeout_seconds: float) -> None:
+        self._items = [item]
+        self._timeout_seconds = timeout_seconds
+        self.num_tasks += 1
+        self._outgoing = memoryview(frame(item))
+        if self._ready:
+            self.deadline = time.monotonic() + timeout_seconds
+
+    def take(self) -> T:
+        return self._items.pop()
+
+    def exchange(self, events: int) -> None:
+        """Move bytes, as many as go without waiting."""
+        try:
+            if events & selectors.EVENT_READ:
+                data = self.channel.recv(RECEIVE_BYTES)
+                self.dead = not data
+                self._incoming += data
+            if events & selectors.EVENT_WRITE and not self.dead:
+                self._outgoing = self._outgoing[self.channel.send(self._outgoing) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.dead = True
+
+    def outcome(self) -> _Result | None:
+        """The result of the task, or the trouble that ended it; None: not yet."""
+        if not self._ready and self._next_frame() is not None:
+            self._ready = True
+            self.deadline = time.monotonic() + self._timeout_seconds
+        if self._ready and (result := self._next_frame()) is not None:
+            return result
+        if self.dead:
+            return _Result(self._death())
+        if len(self._incoming) > MAX_RESULT_BYTES:
+            self.dead = True
+            return _Result(Trouble("memory", "its text is larger than 1 GiB: split the document"))
+        if self._ready and self._incoming:  # the work is done; what is left is the transfer
+            self.deadline = time.monotonic() + self._timeout_seconds
+        if time.monotonic() >= self.deadline:
+            return _Result(self._overdue())
+        return None
+
+    def kill(self) -> None:
+        """End the process, and whatever it started, and free what belongs to it."""
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.channel.close()
+        self._stderr.close()
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    def _next_frame(self) -> _Result | None:
+        if len(self._incoming) < HEADER.size:
+            return None
+        end = HEADER.size + HEADER.unpack_from(self._incoming)[0]
+        if len(self._incoming) < end:
+            return None
+        value = pickle.loads(memoryview(self._incoming)[HEADER.size : end])
+        self._incoming = self._incoming[end:]
+        return _Result(value)
+
+    def _overdue(self) -> Trouble:
+        self.dead = True
+        if not self._ready:
+            raise RunError(f"a reading process did not start within {START_SECONDS:.0f} s: {self._tail()}")
+        message = f"took longer than input.timeout_seconds ({self._timeout_seconds:g} s) to read: raise it, or split it"
+        return Trouble("timeout", message)
+
+    def _death(self) -> Trouble:
+        try:
+            code = self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:  # it closed its end, and lives
+            self.process.kill()
+            code = self.process.wait()
+        if not self._ready:
+            message = "a reading process does not start; input.memory_limit may be too low for it"
+            raise RunError(f"{message} (exit {code}): {self._tail()}")
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+        tail = self._tail()
+        advice = "the file is damaged, or needs more than input.memory_limit"
+        return Trouble("crashed", f"the parser crashed ({how}): {advice}{'; it said: ' + tail if tail else ''}")
+
+    def _tail(self) -> str:
+        """The last that the process wrote to standard error."""
+        self._stderr.seek(0)
+        text = " ".join(self._stderr.read().decode("utf-8", "replace").split())
+        return text[-TAIL_CHARS:]

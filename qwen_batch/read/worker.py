@@ -1,0 +1,89 @@
+"""A reading process: runs one function on each task that its parent sends, within a memory limit.
+
+    python -m qwen_batch.read.worker MODULE:FUNCTION SOCKET LIFELINE MEMORY_LIMIT
+
+The first frame that the child sends is None, when it is ready. Standard output is not used: a native library may
+print there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib
+import os
+import pickle
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable
+
+from qwen_batch.errors import DocumentError
+from qwen_batch.read.frames import HEADER, Trouble, frame
+
+MAX_STDERR_BYTES = 1 << 20
+MAX_MESSAGE_CHARS = 500
+
+
+def main(arguments: list[str]) -> None:
+    """Serve until the parent closes its end."""
+    target, channel_fd, lifeline_fd, memory_limit = arguments
+    _die_with_parent(int(lifeline_fd))
+    module, _, name = target.partition(":")
+    function = getattr(importlib.import_module(module), name)
+    _limit(int(memory_limit))
+    with socket.socket(fileno=int(channel_fd)) as channel, channel.makefile("rb") as stream:
+        channel.sendall(frame(None))
+        while header := stream.read(HEADER.size):
+            task = pickle.loads(stream.read(HEADER.unpack(header)[0]))
+            _answer(channel, function, task)
+
+
+def _answer(channel: socket.socket, function: Callable[[object], object], task: object) -> None:
+    try:
+        data = frame(_run(function, task))
+    except MemoryError:
+        data = frame(Trouble("memory", _MEMORY_ADVICE))
+    channel.sendall(data)
+
+
+_MEMORY_ADVICE = "needs more memory than input.memory_limit allows: raise it, or split the document"
+
+
+def _run(function: Callable[[object], object], task: object) -> object:
+    try:
+        return function(task)
+    except DocumentError as error:
+        return Trouble(error.error_type, str(error))
+    except MemoryError:
+        return Trouble("memory", _MEMORY_ADVICE)
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"[:MAX_MESSAGE_CHARS]
+        return Trouble("parser_error", f"the parser gave up: {message}")
+
+
+def _die_with_parent(lifeline: int) -> None:
+    """The kernel ends this process when the other end of the pipe closes, even within native code that never returns.
+
+    A pipe and not PR_SET_PDEATHSIG, which fires when the parent's *thread* ends.
+    """
+    signal.signal(signal.SIGIO, signal.SIG_DFL)  # its default action is to terminate
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def _limit(memory_bytes: int) -> None:
+    """After the imports: they are not the document's fault."""
+    for kind, value in (
+        (resource.RLIMIT_AS, memory_bytes),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, MAX_STDERR_BYTES),
+    ):
+        with contextlib.suppress(OSError, ValueError):  # a stricter limit is already in force, or macOS
+            hard = resource.getrlimit(kind)[1]
+            resource.setrlimit(kind, (value, value if hard == resource.RLIM_INFINITY else min(value, hard)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,3 @@
+"""Answers -> Parquet and journal."""
+
+from __future__ import annotations

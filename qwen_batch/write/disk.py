@@ -1,0 +1,106 @@
+"""Every operation that makes something durable, in one object, so that a test can stop the world between any two."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from qwen_batch.errors import OutputError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_FOLDER = (errno.ENOTDIR, errno.EEXIST)
+
+FULL_ADVICE = "no space is left on the disk; free some and run again: what is finished is saved"
+DENIED_ADVICE = "it may not be written; check its permissions, or choose another folder with --output"
+
+
+class Disk:
+    """The operating system's own operations. All raise OSError, `commit` sqlite3.Error."""
+
+    def make_folder(self, folder: Path) -> None:
+        """Create the folder and its parents."""
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in missing:
+            self.sync_folder(path.parent)
+
+    def write(self, path: Path, chunks: Iterable[bytes | memoryview]) -> None:
+        """Write a new file, or over an old one."""
+        with path.open("wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+
+    def sync(self, path: Path) -> None:
+        """Return when the file's content is on the medium."""
+        self._sync(path, os.O_RDONLY)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Put `source` in the place of `target`, at once for every reader."""
+        source.replace(target)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Return when the folder's names are on the medium. Some file systems cannot, and need not: EINVAL."""
+        try:
+            self._sync(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, if it is there."""
+        path.unlink(missing_ok=True)
+
+    def commit(self, connection: sqlite3.Connection) -> None:
+        """End a transaction of the journal."""
+        connection.execute("COMMIT")
+
+    @staticmethod
+    def _sync(path: Path, flags: int) -> None:
+        descriptor = os.open(path, flags)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def temporary_name(target: Path) -> Path:
+    """The name under which `target` is written: it begins with a dot, which table readers take for no data."""
+    return target.with_name(f".{target.name}.tmp")
+
+
+def write_durably(disk: Disk, target: Path, chunks: Iterable[bytes | memoryview]) -> None:
+    """Write a file so that a reader sees the old one or all of the new one, also after a power cut."""
+    temporary = temporary_name(target)
+    try:
+        disk.write(temporary, chunks)
+        disk.sync(temporary)
+        disk.rename(temporary, target)
+    except Exception:
+        with suppress(OSError):
+            disk.remove(temporary)
+        raise
+    disk.sync_folder(target.parent)
+
+
+@contextmanager
+def output_errors(path: Path) -> Iterator[None]:
+    """Turn an OSError into an OutputError that names the path and says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{error.filename or path}: {_advice(error)}") from error
+
+
+def _advice(error: OSError) -> str:
+    if error.errno in _FULL:
+        return FULL_ADVICE
+    if error.errno in _DENIED:
+        return DENIED_ADVICE
+    if error.errno in _NO_FOLDER:
+        return "a file stands where a folder is needed; move it away, or choose another folder with --output"
+    return f"{error.strerror or error}; look at the disk and run again: what is finished is saved"

@@ -1,0 +1,229 @@
+"""The journal: what is finished, in SQLite at OUT/.journal/journal.sqlite.
+
+    documents    doc_id -> key and status of its newest row, the row itself, and the part that holds it
+    completions  key    -> a model call, and the part of the `completions` table that holds it
+    meta         version of this layout
+
+`part` is NULL until the row stands in a part file; table.py says who writes it and when. What an `add_*` method was
+given is on the medium when it returns: a write-ahead log with synchronous=FULL (https://sqlite.org/wal.html).
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from qwen_batch.errors import OutputError
+from qwen_batch.records import Completion, Status
+from qwen_batch.write.calls import ModelCall, call_to_json, columns_from_json, completion_from_json
+from qwen_batch.write.disk import DENIED_ADVICE, FULL_ADVICE, Disk, output_errors
+from qwen_batch.write.parts import Place
+from qwen_batch.write.schema import Columns, clean_id, microseconds
+
+VERSION = 1
+_LAYOUT = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+CREATE TABLE documents (doc_id TEXT PRIMARY KEY, key TEXT, status TEXT NOT NULL, stamp INTEGER NOT NULL, part TEXT,
+    row TEXT NOT NULL);
+CREATE TABLE completions (key TEXT PRIMARY KEY, stamp INTEGER NOT NULL, part TEXT, row TEXT NOT NULL);
+CREATE INDEX documents_part ON documents (part);
+CREATE INDEX completions_part ON completions (part);
+"""
+_DAMAGED = (
+    "the journal is damaged; move the folder .journal away and run again: the table is kept, "
+    "and its documents are computed again"
+)
+_BUSY_ADVICE = "another process uses the journal; end it and run again"
+
+
+def _row_to_json(row: Columns) -> str:
+    moments = {name: row[name].isoformat() for name in ("started_at", "finished_at")}
+    return json.dumps({**row, **moments}, ensure_ascii=False)
+
+
+def _row_from_json(text: str) -> Columns:
+    row: Columns = json.loads(text)
+    for name in ("started_at", "finished_at"):
+        row[name] = datetime.datetime.fromisoformat(row[name])
+    return row
+
+
+@dataclass(frozen=True, slots=True)
+class JournaledKind:
+    """A table of the journal whose rows go into part files."""
+
+    table: str
+    id_column: str
+    decode: Callable[[str], Columns]  # from the journal's text to a row for the part file
+
+
+DOCUMENTS = JournaledKind("documents", "doc_id", _row_from_json)
+COMPLETIONS = JournaledKind("completions", "key", columns_from_json)
+
+
+class Journal:
+    """One connection behind a lock: any thread may call any method. Every method raises OutputError."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, disk: Disk) -> None:
+        self.path = path
+        self._connection = connection
+        self._disk = disk
+        self._lock = threading.RLock()
+
+    @classmethod
+    def open(cls, path: Path, disk: Disk | None = None) -> Journal:
+        """Open the journal, or create it. Raises OutputError when it is damaged, newer than us, or not ours."""
+        disk = disk or Disk()
+        with output_errors(path), _journal_errors(path):
+            disk.make_folder(path.parent)
+            connection = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+            journal = cls(path, connection, disk)
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")
+                journal._check_layout()
+            except BaseException:
+                connection.close()
+                raise
+        return journal
+
+    def completion(self, key: str) -> Completion | None:
+        """The completion that was computed for this key."""
+        row = self._one("SELECT row FROM completions WHERE key = ?", key)
+        if row is None:
+            return None
+        with self._decoding():
+            return completion_from_json(row[0])
+
+    def current_key(self, doc_id: str) -> tuple[str, Status] | None:
+        """Key and status of the document's row; None when there is none, or its key was forgotten."""
+        found = self._one("SELECT key, status FROM documents WHERE doc_id = ?", clean_id(doc_id))
+        return None if found is None or found[0] is None else (found[0], cast(Status, found[1]))
+
+    def add_completions(self, calls: Iterable[ModelCall]) -> None:
+        """Keep these calls, each in place of an earlier one with its key. All or none."""
+        values = [(call.key, call_to_json(call)) for call in calls]
+        with self._transaction() as connection:
+            connection.executemany("INSERT OR REPLACE INTO completions VALUES (?, 0, NULL, ?)", values)
+
+    def add_rows(self, rows: Iterable[tuple[Columns, str]]) -> None:
+        """Keep these (row, key), each in place of the document's earlier row. All or none."""
+        values = [
+            (row["doc_id"], key, row["status"], microseconds(row["finished_at"]), _row_to_json(row))
+            for row, key in rows
+        ]
+        with self._transaction() as connection:
+            connection.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, NULL, ?)", values)
+
+    def pending(self, kind: JournaledKind, limit: int) -> list[Columns]:
+        """Up to `limit` rows that no part file holds, in the order in which they came."""
+        query = f"SELECT row FROM {kind.table} WHERE part IS NULL ORDER BY rowid LIMIT ?"
+        with self._lock, _journal_errors(self.path):
+            found = self._connection.execute(query, (limit,)).fetchall()
+        with self._decoding():
+            return [kind.decode(text) for (text,) in found]
+
+    def note_part(self, kind: JournaledKind, ids: Sequence[str], part: str) -> None:
+        """Note that the part file holds the newest rows of these ids."""
+        update = f"UPDATE {kind.table} SET part = ? WHERE {kind.id_column} = ?"
+        with self._transaction() as connection:
+            connection.executemany(update, [(part, id_) for id_ in ids])
+
+    def forget_parts(self, kind: JournaledKind, parts: Iterable[str]) -> None:
+        """Note that these part files hold nothing: their rows are pending again."""
+        with self._transaction() as connection:
+            update = f"UPDATE {kind.table} SET part = NULL WHERE part = ?"
+            connection.executemany(update, [(part,) for part in parts])
+
+    def reconcile(self, kind: JournaledKind, places: Mapping[str, Place]) -> None:
+        """Make pending what the part files do not hold as the journal remembers it (deleted, or an older copy)."""
+        query = f"SELECT {kind.id_column}, part, stamp FROM {kind.table} WHERE part IS NOT NULL"
+        update = f"UPDATE {kind.table} SET part = NULL WHERE {kind.id_column} = ?"
+        with self._transaction() as connection:
+            lost = [(id_,) for id_, part, stamp in connection.execute(query) if places.get(id_) != Place(part, stamp)]
+            connection.executemany(update, lost)
+
+    def forget_keys(self) -> None:
+        """Let no document and no completion count as computed. The rows stay."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE documents SET key = NULL")
+            connection.execute("DELETE FROM completions")
+
+    def close(self) -> None:
+        with self._lock, _journal_errors(self.path):
+            self._connection.close()
+
+    def _check_layout(self) -> None:
+        tables = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not tables:
+            self._create_layout()
+        elif not {"meta", "documents", "completions"} <= tables:
+            raise OutputError(f"{self.path}: this is not a journal of qwen-batch; choose another folder with --output")
+        found = self._one("SELECT value FROM meta WHERE name = 'version'")
+        if found is None:
+            raise OutputError(f"{self.path}: {_DAMAGED}")
+        if found[0] != VERSION:
+            raise OutputError(
+                f"{self.path}: written by a newer qwen-batch (layout {found[0]}, this one knows {VERSION}); "
+                "upgrade qwen-batch, or choose another folder with --output"
+            )
+
+    def _create_layout(self) -> None:
+        with self._transaction() as connection:
+            for statement in filter(str.strip, _LAYOUT.split(";")):
+                connection.execute(statement)
+            connection.execute("INSERT INTO meta VALUES ('version', ?)", (VERSION,))
+        self._disk.sync_folder(self.path.parent)
+
+    def _one(self, query: str, *values: str) -> tuple[Any, ...] | None:
+        with self._lock, _journal_errors(self.path):
+            return cast("tuple[Any, ...] | None", self._connection.execute(query, values).fetchone())
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, _journal_errors(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._disk.commit(self._connection)
+            except BaseException:
+                with suppress(sqlite3.Error):  # SQLite itself has rolled back after some errors
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _decoding(self) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, KeyError, TypeError) as error:
+            raise OutputError(f"{self.path}: {_DAMAGED}") from error
+
+
+@contextmanager
+def _journal_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.ProgrammingError:
+        raise  # our own mistake
+    except sqlite3.Error as error:
+        raise OutputError(f"{path}: {_advice(error)}") from error
+
+
+def _advice(error: sqlite3.Error) -> str:
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF  # the low byte is the kind of error
+    if code == sqlite3.SQLITE_FULL:
+        return FULL_ADVICE
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return DENIED_ADVICE
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return _BUSY_ADVICE
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return _DAMAGED
+    return f"{error}; look at the disk and run again: what is finished is saved"

@@ -1,0 +1,166 @@
+"""The output folder as the pipeline sees it: what is finished, and where finished things go."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+import pyarrow as pa
+
+from qwen_batch.errors import OutputError
+from qwen_batch.records import Completion, ResultRow, Status
+from qwen_batch.write.calls import CALL_SCHEMA, ModelCall, call_to_json, columns_from_json
+from qwen_batch.write.disk import Disk
+from qwen_batch.write.journal import COMPLETIONS, DOCUMENTS, Journal, JournaledKind
+from qwen_batch.write.parts import PartFolder
+from qwen_batch.write.schema import result_schema, row_to_dict
+from qwen_batch.write.table import JournaledTable
+
+logger = logging.getLogger(__name__)
+
+
+class RowSink(Protocol):
+    """Where rows go: an output folder (ResultStore) or standard output (JsonlWriter)."""
+
+    def is_current(self, doc_id: str, key: str) -> Status | None:
+        """Status of the document's finished row if it was computed under this key."""
+
+    def completion(self, key: str) -> Completion | None:
+        """The completion that was already computed under this key."""
+
+    def add_completions(self, calls: Sequence[ModelCall]) -> None:
+        """Keep what the model answered."""
+
+    def add_rows(self, items: Sequence[tuple[ResultRow, str]]) -> None:
+        """Keep finished rows, each with the key under which it was computed."""
+
+    def tick(self) -> None:
+        """Called often: do what is due."""
+
+    def flush(self) -> None:
+        """Show readers everything that was added."""
+
+    def close(self) -> None:
+        """Flush and let go."""
+
+
+class ResultStore:
+    """The journal and the tables of an output folder. Any thread may call any method; each raises OutputError.
+
+    What `add_rows` and `add_completions` were given is durable when they return, and also when they raise after the
+    journal took it (the disk filled up while a part was written): the next `open` writes it.
+    """
+
+    def __init__(self, journal: Journal, results: JournaledTable, completions: JournaledTable | None) -> None:
+        self._journal = journal
+        self._results = results
+        self._completions = completions
+        self._lock = threading.RLock()  # over the tables; the journal has its own, so questions never wait for a flush
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        *,
+        metadata: bool,
+        flush_rows: int,
+        flush_seconds: float,
+        keep_completions: bool = False,
+        fresh: bool = False,
+        disk: Disk | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> ResultStore:
+        """Open or create the folder, and finish what an earlier run could not.
+
+        flush_rows: rows that wait in the journal at most before a part is written; also the rows of a full part.
+        fresh: everything counts as not computed; the old rows stay in the table until new ones replace them.
+        """
+        disk = disk or Disk()
+
+        def table(name: str, schema: pa.Schema, kind: JournaledKind, stamp_column: str | None) -> JournaledTable:
+            parts = PartFolder(
+                folder / name,
+                schema,
+                id_column=kind.id_column,
+                stamp_column=stamp_column,
+                part_rows=flush_rows,
+                disk=disk,
+            )
+            made = JournaledTable(parts, journal, kind, flush_rows=flush_rows, flush_seconds=flush_seconds, clock=clock)
+            made.recover()
+            return made
+
+        with ExitStack() as on_error:
+            journal = Journal.open(folder / ".journal" / "journal.sqlite", disk)
+            on_error.callback(journal.close)
+            results = table("results", result_schema(metadata=metadata), DOCUMENTS, "finished_at")
+            completions = table("completions", CALL_SCHEMA, COMPLETIONS, None) if keep_completions else None
+            if fresh:
+                journal.forget_keys()
+            on_error.pop_all()
+        return cls(journal, results, completions)
+
+    def is_current(self, doc_id: str, key: str) -> Status | None:
+        found = self._journal.current_key(doc_id)
+        return found[1] if found is not None and found[0] == key else None
+
+    def completion(self, key: str) -> Completion | None:
+        return self._journal.completion(key)
+
+    def add_completions(self, calls: Sequence[ModelCall]) -> None:
+        with self._lock:
+            self._journal.add_completions(calls)
+            if self._completions is not None:
+                self._completions.add([columns_from_json(call_to_json(call)) for call in calls])
+
+    def add_rows(self, items: Sequence[tuple[ResultRow, str]]) -> None:
+        """Raises ValueError, and keeps none of them, when a row does not fit the table."""
+        rows = [(row_to_dict(row), key) for row, key in items]
+        with self._lock:
+            self._results.check([row for row, _ in rows])
+            self._journal.add_rows(rows)
+            self._results.add([row for row, _ in rows])
+
+    def tick(self) -> None:
+        with self._lock:
+            for table in self._tables():
+                table.tick()
+
+    def flush(self) -> None:
+        with self._lock:
+            for table in self._tables():
+                table.flush()
+
+    def close(self) -> None:
+        """Flush and let go of the journal. Doing it again does nothing."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                self.flush()
+            finally:
+                self._journal.close()
+
+    def _tables(self) -> list[JournaledTable]:
+        return [self._results, *([self._completions] if self._completions is not None else [])]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except OutputError as failure:
+            if error is None:
+                raise
+            logger.warning("the last rows are in the journal only, until the next run: %s", failure)

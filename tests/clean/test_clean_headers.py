@@ -1,0 +1,172 @@
+"""Running heads and page numbers, and headings that are none."""
+
+from __future__ import annotations
+
+import pytest
+from clean_helpers import HEIGHT, body, line, page
+
+from qwen_batch.clean.headers import remove_headers
+from qwen_batch.clean.page_numbers import parse_page_number, remove_page_numbers
+from qwen_batch.records import Page
+
+FOOT = HEIGHT - 50
+
+
+def texts(pages: tuple[Page, ...]) -> list[list[str]]:
+    return [[line.text for line in page.lines] for page in pages]
+
+
+WORDS = ("amber", "basil", "cedar", "dune", "ember", "fjord", "grove", "heath", "islet", "jetty", "knoll", "lagoon")
+
+
+def story(number: int) -> list[str]:
+    """Six lines that no page nearby says."""
+    return [f"{WORDS[(number + row) % 12]} {WORDS[(number * row + 5) % 12]} {number * row + 7}" for row in range(6)]
+
+
+def with_head(number: int, head: str, top: float = 30.0) -> Page:
+    return page(number, line(head, top), *body(story(number)))
+
+
+def test_a_head_with_a_page_number_goes() -> None:
+    pages, removals = remove_headers([with_head(n, f"Annual Report   {n}") for n in range(1, 6)])
+    assert texts(pages) == [story(n) for n in range(1, 6)]
+    assert [(r.page_number, r.text, r.reason) for r in removals] == [
+        (n, f"Annual Report   {n}", "header") for n in range(1, 6)
+    ]
+
+
+def test_a_foot_goes() -> None:
+    made = [page(n, *body(story(n)), line(f"Confidential - Page {n} of 4", FOOT)) for n in range(1, 5)]
+    pages, removals = remove_headers(made)
+    assert texts(pages) == [story(n) for n in range(1, 5)]
+    assert {r.reason for r in removals} == {"footer"}
+
+
+def test_heads_of_odd_and_even_pages_go() -> None:
+    heads = ["The Book", "The Chapter"]
+    pages, removals = remove_headers([with_head(n, heads[n % 2]) for n in range(1, 9)])
+    assert len(removals) == 8
+    assert texts(pages) == [story(n) for n in range(1, 9)]
+
+
+def test_a_head_that_changes_with_the_chapter_goes() -> None:
+    heads = [f"CHAPTER {n // 3}. {'TOOLS' if n < 6 else 'RULES'} {n}.1 TOPIC {'ABCDEFGHIJ'[n]}" for n in range(10)]
+    pages, _ = remove_headers([with_head(n + 1, head) for n, head in enumerate(heads)])
+    assert texts(pages) == [story(n) for n in range(1, 11)]
+
+
+def test_three_pages_with_alternating_heads_and_their_numbers() -> None:
+    heads = ["Lease of Unit 7   1", "2   Tidewell / Norrland", "Lease of Unit 7   3"]
+    assert len(remove_headers([with_head(n, head) for n, head in enumerate(heads, 1)])[1]) == 3
+
+
+def test_a_head_of_the_odd_pages_of_a_short_document() -> None:
+    heads = ["Support Agreement", "Hours and places", "Support Agreement"]
+    _, removals = remove_headers([with_head(n, head) for n, head in enumerate(heads, 1)])
+    assert [removal.page_number for removal in removals] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("heads", "removed"),
+    [
+        (["Agreement", "Services   Ref. 17", "Services   Ref. 17"], [2, 3]),
+        (["Services   Secret", "Secret   Services", "Services   Secret"], [1, 2, 3]),
+        (["Services", "Warranty", "Payment"], []),
+    ],
+)
+def test_heads_of_three_pages(heads: list[str], removed: list[int]) -> None:
+    _, removals = remove_headers([with_head(n, head) for n, head in enumerate(heads, 1)])
+    assert [removal.page_number for removal in removals] == removed
+
+
+def test_numbered_headings_on_following_pages_stay() -> None:
+    heads = ["1. Purpose", "2. Term", "3. Duties"]
+    assert remove_headers([with_head(n, head) for n, head in enumerate(heads, 1)])[1] == ()
+
+
+def test_two_pages_prove_nothing() -> None:
+    made = [with_head(n, "Same words") for n in (1, 2)]
+    assert remove_headers(made) == (tuple(made), ())
+
+
+def test_a_heading_at_different_places_stays() -> None:
+    made = [with_head(n, "Obligations", 40.0 + 25 * n) for n in range(1, 6)]
+    assert remove_headers(made)[1] == ()
+
+
+def test_headings_of_body_pages_stay() -> None:
+    words = ["Parties", "Payment", "Delivery", "Warranty", "Liability", "Term"]
+    made = [with_head(n, words[n - 1]) for n in range(1, 7)]
+    assert remove_headers(made)[1] == ()
+
+
+def test_numbered_headings_that_do_not_count_with_pages_stay() -> None:
+    made = [with_head(n, f"Section {n * n + 3}") for n in range(1, 7)]
+    assert remove_headers(made)[1] == ()
+
+
+def test_a_line_in_the_middle_of_the_page_stays() -> None:
+    made = [
+        page(n, *body(story(n)), line("Repeated in the middle", 400), *body(story(n + 50), top=500))
+        for n in range(1, 6)
+    ]
+    assert remove_headers(made)[1] == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("3", (3, False)),
+        ("- 12 -", (12, True)),
+        ("Page 3 of 12", (3, True)),
+        ("page 7", (7, True)),
+        ("Seite 4 von 9", (4, True)),
+        ("3 / 12", (3, True)),
+        ("第 3 页 共 12 页", (3, True)),
+        ("第3页", (3, True)),
+        ("共 12 页，第 3 页", (3, True)),
+        ("xiv", (14, False)),
+        ("[9]", (9, False)),
+        ("Page", None),
+        ("3 apples", None),
+        ("1,200", None),
+        ("2021-03-04", None),
+        ("Section 3", None),
+    ],
+)
+def test_forms_of_page_numbers(text: str, wanted: tuple[int, bool] | None) -> None:
+    assert parse_page_number(text) == wanted
+
+
+def test_numbers_that_count_with_the_pages_go() -> None:
+    made = [page(n, *body(story(n)), line(str(n + 10), FOOT)) for n in range(1, 5)]
+    pages, removals = remove_page_numbers(made)
+    assert texts(pages) == [story(n) for n in range(1, 5)]
+    assert [(r.text, r.reason) for r in removals] == [(str(n + 10), "page_number") for n in range(1, 5)]
+
+
+def test_roman_and_then_arabic_numbers_go() -> None:
+    numbers = ["i", "ii", "iii", "1", "2", "3", "4"]
+    made = [page(n, *body(story(n)), line(number, FOOT)) for n, number in enumerate(numbers, 1)]
+    assert len(remove_page_numbers(made)[1]) == 7
+
+
+def test_numbers_that_do_not_count_stay() -> None:
+    made = [page(n, *body(story(n)), line("42", FOOT)) for n in range(1, 5)]
+    assert remove_page_numbers(made)[1] == ()
+
+
+def test_a_lone_number_on_a_single_page_stays() -> None:
+    assert remove_page_numbers([page(1, *body(story(1)), line("1", FOOT))])[1] == ()
+
+
+def test_a_single_page_may_say_that_it_is_page_one() -> None:
+    assert len(remove_page_numbers([page(1, *body(story(1)), line("Page 1 of 1", FOOT))])[1]) == 1
+
+
+def test_many_pages_are_quick() -> None:
+    made = [page(n, line("Head", 30), *body(story(n), 300), line(str(n), FOOT)) for n in range(1, 5001)]
+    pages, first = remove_headers(made)
+    _, second = remove_page_numbers(pages)
+    assert (len(first), len(second)) == (5000, 5000)

@@ -1,0 +1,291 @@
+"""Paragraphs, hyphens, and lines that stay apart."""
+
+from __future__ import annotations
+
+import pytest
+from clean_helpers import LEADING, LEFT, TOP, body, document, line, page, text_document
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qwen_batch.clean import clean_document
+from qwen_batch.clean.hyphens import Vocabulary, join_texts
+from qwen_batch.clean.join import to_markdown
+from qwen_batch.job import CleanSection
+from qwen_batch.records import Document, Line, Message, Page, Table
+
+RIGHT = 400.0
+
+
+def cleaned(*pages: Page, **settings: bool) -> str:
+    return clean_document(document(*pages), CleanSection(**settings)).text
+
+
+def test_full_lines_are_joined() -> None:
+    lines = body(["The seller shall deliver the goods", "to the buyer within thirty days", "of the order."], x1=RIGHT)
+    assert (
+        cleaned(page(1, *lines)) == "The seller shall deliver the goods to the buyer within thirty days of the order."
+    )
+
+
+def test_a_gap_ends_a_paragraph() -> None:
+    first = body(["One full line that goes on here", "and ends here with a word"], x1=RIGHT)
+    second = body(["Another paragraph starts after a gap", "and goes on."], top=TOP + 4 * LEADING, x1=RIGHT)
+    assert cleaned(page(1, *first, *second)) == (
+        "One full line that goes on here and ends here with a word\n\nAnother paragraph starts after a gap and goes on."
+    )
+
+
+def test_a_line_with_room_for_the_next_word_ends_there() -> None:
+    lines = (
+        line("Acme Ltd", TOP),
+        line("12 Main Street", TOP + 12),
+        line("Springfield is where they have it", TOP + 24),
+    )
+    assert cleaned(page(1, *lines)).count("\n") == 2
+
+
+def test_an_indent_begins_a_paragraph() -> None:
+    first = body(["The first paragraph fills this line", "and ends on a full line as well."], x1=RIGHT)
+    full = line("and ends on a full line as well.", TOP + 12, x1=RIGHT)
+    second = line("The second one is indented and", TOP + 24, x0=LEFT + 15, x1=RIGHT)
+    third = line("returns to the margin.", TOP + 36)
+    assert cleaned(page(1, first[0], full, second, third)) == (
+        "The first paragraph fills this line and ends on a full line as well.\n\n"
+        "The second one is indented and returns to the margin."
+    )
+
+
+def test_a_larger_font_is_a_heading() -> None:
+    lines = (line("Governing law of this agreement and", TOP, size=14), *body(["This agreement is governed"], TOP + 16))
+    assert cleaned(page(1, *lines)) == "Governing law of this agreement and\n\nThis agreement is governed"
+
+
+@pytest.mark.parametrize(
+    "marks", [("1.1 ", "1.2 "), ("(a) ", "(b) "), ("• ", "• "), ("第一条 ", "第二条 "), ("一、", "二、"), ("- ", "- ")]
+)
+def test_list_items_and_clauses_stay_apart(marks: tuple[str, str]) -> None:
+    lines = [marks[0] + "the supplier delivers in time;", marks[1] + "the buyer pays in full;"]
+    full = tuple(line(text, TOP + 12 * number, x1=RIGHT) for number, text in enumerate(lines))
+    assert cleaned(page(1, *full)).split("\n") == lines
+
+
+def test_a_reference_at_a_line_start_is_no_clause() -> None:
+    lines = body(["The deposit is returned as described in section", "5.6 and in the schedule."], x1=RIGHT)
+    assert "section 5.6 and" in cleaned(page(1, *lines))
+
+
+def test_code_and_columns_stay_apart() -> None:
+    texts = ["if (a == b) {", "return x;", "}"]
+    full = tuple(line(text, TOP + 12 * number, x1=RIGHT) for number, text in enumerate(texts))
+    assert cleaned(page(1, *full)).split("\n") == texts
+    rows = ["Rent   1,200.00", "Water   90.00"]
+    full = tuple(line(text, TOP + 12 * number, x1=RIGHT) for number, text in enumerate(rows))
+    assert cleaned(page(1, *full)).split("\n") == rows
+
+
+def test_exponents_and_other_fonts_stay_in_their_line() -> None:
+    lines = (
+        line("an area of 5 m", TOP, x1=150),
+        line("2", TOP, x0=151, size=6, x1=154),
+        line("is let", TOP, x0=158),
+    )
+    assert cleaned(page(1, *lines)) == "an area of 5 m2 is let"
+
+
+def test_a_large_bullet_does_not_make_its_item_a_heading() -> None:
+    text = (
+        line("The first line of the item", TOP, x0=LEFT + 12, x1=RIGHT),
+        line("and the rest", TOP + 12, x0=LEFT + 12),
+    )
+    assert (
+        cleaned(page(1, line("•", TOP - 1, size=12, x1=LEFT + 6), *text)) == "• The first line of the item and the rest"
+    )
+
+
+def test_the_margin_of_other_pages_measures_a_short_page() -> None:
+    full = body(["a full line of words", "a full line of words", "a full line of words", "the end."], x1=RIGHT)
+    last = (line("Signed in Paris", TOP), line("Ada Lovelace", TOP + 12))
+    text = cleaned(page(1, *full), page(2, *last))
+    assert text.endswith("the end.\n\nSigned in Paris\nAda Lovelace")
+
+
+def test_a_list_item_with_a_wide_gap_goes_on() -> None:
+    lines = body(["!   Any material that was posted without author-", "ization is removed"], x1=RIGHT)
+    assert cleaned(page(1, *lines)) == "! Any material that was posted without authorization is removed"
+
+
+def test_a_step_that_would_leave_no_text_is_left_out() -> None:
+    made = document(*(page(number, line("All that there is", TOP)) for number in range(1, 6)))
+    done = clean_document(made, CleanSection())
+    assert done.text.count("All that there is") == 5
+    assert done.warnings == ("remove_headers was left out: hardly any text would have remained",)
+
+
+def test_chinese_lines_are_joined_without_a_space() -> None:
+    lines = body(["甲方应当在收到乙方发票之日起三十日内支付", "全部合同价款人民币壹佰万元整。"], x1=LEFT + 200)
+    assert cleaned(page(1, *lines)) == "甲方应当在收到乙方发票之日起三十日内支付全部合同价款人民币壹佰万元整。"
+
+
+def test_a_paragraph_goes_over_a_page_break() -> None:
+    first = tuple(
+        line(text, TOP + 12 * n, x1=RIGHT) for n, text in enumerate(["A paragraph that begins", "on this page and"])
+    )
+    second = (
+        line("goes on over here.", TOP),
+        *body(["A new one fills its line, too", "and ends."], TOP + 12, x1=RIGHT),
+    )
+    done = clean_document(document(page(1, *first), page(2, *second)), CleanSection())
+    assert done.text.split("\n")[0] == "A paragraph that begins on this page and goes on over here."
+    assert done.pages[1].text.startswith("goes on over here.")
+    assert done.text[done.page_starts[1] :] == done.pages[1].text
+
+
+def test_a_word_divided_over_a_page_break() -> None:
+    first = tuple(
+        line(text, TOP + 12 * n, x1=RIGHT) for n, text in enumerate(["A paragraph that begins", "with distri-"])
+    )
+    assert "with distribution of" in cleaned(page(1, *first), page(2, line("bution of goods.", TOP)))
+
+
+def test_a_finished_paragraph_does_not() -> None:
+    first = tuple(
+        line(text, TOP + 12 * n, x1=RIGHT) for n, text in enumerate(["A paragraph that begins", "and ends here."])
+    )
+    assert cleaned(page(1, *first), page(2, line("Another one.", TOP))).endswith("ends here.\n\nAnother one.")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "elsewhere", "wanted"),
+    [
+        ("the distribu-", "tion of", "", "the distribution of"),
+        ("the distribu-", "tion of", "distribution", "the distribution of"),
+        ("a cross-", "border deal", "cross-border", "a cross-border deal"),
+        ("a cross-", "border deal", "", "a cross-border deal"),
+        ("to be ex-", "pected", "", "to be expected"),
+        ("a one-", "year term", "one year", "a one-year term"),
+        ("with-", "out delay", "out of", "without delay"),
+        ("an FAA-", "approved list", "", "an FAA-approved list"),
+        ("the 24-", "hour rule", "", "the 24-hour rule"),
+        ("Jean-", "Paul", "", "Jean-Paul"),
+        ("Ein-", "und Ausgang", "", "Ein- und Ausgang"),
+        ("state-of-the-", "art", "state of the art", "state-of-the-art"),
+        ("see https://a.example/some-", "path here", "", "see https://a.example/some-path here"),
+        ("the end", "of it", "", "the end of it"),
+        ("合同", "金额", "", "合同金额"),
+        ("使用 Debian", "系统", "", "使用 Debian系统"),
+        ("他说“", "你好”", "", "他说“你好”"),
+        ("5 - ", "- 6", "", "5 - - 6"),
+    ],
+)
+def test_two_lines_as_one(before: str, after: str, elsewhere: str, wanted: str) -> None:
+    assert join_texts(before, after, Vocabulary([before, after, elsewhere])) == wanted
+
+
+def grid(*rows: tuple[str, ...]) -> Table:
+    return Table(rows, (LEFT, 100.0, RIGHT, 160.0))
+
+
+def test_a_table_stands_where_its_lines_stood() -> None:
+    table = grid(("Item", "Price | net"), ("Rent", "1,200"))
+    lines = (line("Before", 80), line("Item   Price | net", 105), line("Rent   1,200", 130), line("After", 180))
+    assert cleaned(page(1, *lines, tables=[table])) == (
+        "Before\n\n| Item | Price \\| net |\n| --- | --- |\n| Rent | 1,200 |\n\nAfter"
+    )
+
+
+def test_a_table_without_lines_is_not_lost() -> None:
+    assert "| a | b |" in cleaned(page(1, line("Text", 300), tables=[grid(("a", "b"), ("c", "d"))]))
+
+
+def test_lines_within_cells_are_joined() -> None:
+    table = grid(("joint audit with ade-\nnosine test", "合同\n金额"), ("one\ntwo", ""))
+    done = clean_document(document(page(1, line("Text", 300), tables=[table])), CleanSection())
+    assert done.pages[0].tables[0].rows == (("joint audit with adenosine test", "合同金额"), ("one two", ""))
+
+
+def test_markdown_of_a_table() -> None:
+    assert to_markdown(Table((("a", "b\nc"), ("", "d")))) == "| a | b c |\n| --- | --- |\n|  | d |"
+
+
+def test_nothing_is_joined_when_it_is_not_wanted() -> None:
+    lines = body(["One full line that", "goes on"], x1=RIGHT)
+    assert cleaned(page(1, *lines), join_lines=False) == "One full line that\ngoes on"
+
+
+def test_a_hand_wrapped_text_file_is_joined() -> None:
+    text = (
+        "The quick brown fox jumps over the lazy dog and then it runs far away\n"
+        "into the forest, where nobody has ever seen it again, or so the people\n"
+        "of the village like to say.\n\n"
+        "The second paragraph is short."
+    )
+    assert clean_document(text_document(text), CleanSection()).text == (
+        "The quick brown fox jumps over the lazy dog and then it runs far away into the forest, where nobody has "
+        "ever seen it again, or so the people of the village like to say.\n\nThe second paragraph is short."
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["Name: Ada\nCity: London\nAge: 36", "word " * 60 + "\n" + "next " * 70, "# Title\n\n- a\n- b\n\n| x | y |"]
+)
+def test_other_text_files_keep_their_lines(text: str) -> None:
+    done = clean_document(text_document(text), CleanSection()).text
+    assert done.replace("\n\n", "\n").split("\n") == [part.strip() for part in text.split("\n") if part.strip()]
+
+
+def test_conversations_pass_untouched() -> None:
+    messages = (Message("user", "ﬁ\u200b  as it is\n"),)
+    made = Document("m", "s:1", "0" * 64, messages=messages, sampling={"seed": 1}, metadata={"k": 2}, priority=5)
+    done = clean_document(made, CleanSection())
+    assert (done.messages, done.text, done.pages, done.page_starts) == (messages, "", (), ())
+    assert (done.sampling, done.metadata, done.priority) == ({"seed": 1}, {"k": 2}, 5)
+
+
+def test_pages_without_text_keep_their_place() -> None:
+    done = clean_document(
+        document(page(1), page(2, line("Text.", TOP)), page(3), page(4, line("More.", TOP))), CleanSection()
+    )
+    assert [entry.text for entry in done.pages] == ["", "Text.", "", "More."]
+    assert done.page_starts == (0, 0, 7, 7)
+
+
+def test_scanned_pages_are_flagged() -> None:
+    scan = Page(1, (), needs_ocr=True)
+    assert clean_document(document(scan, page(2, line("x", TOP))), CleanSection()).flags == ("needs_ocr",)
+
+
+words = st.text(alphabet="abc甲乙-. 1(", min_size=1, max_size=12).filter(str.strip)
+boxed = st.builds(
+    lambda text, x0, top, size: Line(text, (x0, top, x0 + 5 * len(text), top + size), size),
+    words,
+    st.integers(50, 300),
+    st.integers(20, 760),
+    st.sampled_from([9.0, 10.0, 14.0]),
+)
+pages_of_lines = st.lists(st.lists(boxed | st.builds(Line, words), max_size=12), max_size=5)
+
+
+@settings(max_examples=200, deadline=None)
+@given(pages_of_lines, st.booleans())
+def test_page_starts_cut_the_text_into_its_pages(lines: list[list[Line]], join_lines: bool) -> None:
+    pages = [Page(number, tuple(inner), (), 612.0, 792.0) for number, inner in enumerate(lines, 1)]
+    done = clean_document(document(*pages), CleanSection(join_lines=join_lines))
+    ends = [*done.page_starts[1:], len(done.text)][: len(pages)]
+    for clean_page, start, end in zip(done.pages, done.page_starts, ends, strict=True):
+        part = done.text[start:end]
+        assert part.startswith(clean_page.text)
+        assert part[len(clean_page.text) :].strip() == ""
+    assert list(done.page_starts) == sorted(done.page_starts)
+
+
+@settings(max_examples=200, deadline=None)
+@given(pages_of_lines)
+def test_no_letter_is_lost_or_made_up(lines: list[list[Line]]) -> None:
+    pages = [Page(number, tuple(inner), (), 612.0, 792.0) for number, inner in enumerate(lines, 1)]
+    done = clean_document(document(*pages), CleanSection())
+
+    def letters(texts: list[str]) -> list[str]:
+        return sorted(char for text in texts for char in text if char.isalnum())
+
+    kept = [done.text, *(removal.text for removal in done.removed)]
+    assert letters(kept) == letters([each.text for page_lines in lines for each in page_lines])

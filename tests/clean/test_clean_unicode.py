@@ -1,0 +1,67 @@
+"""Characters in their normal form."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qwen_batch.clean.unicode import normalise_pages, normalise_text
+from qwen_batch.records import Line, Page, Table
+
+
+@pytest.mark.parametrize(
+    ("given_text", "wanted"),
+    [
+        ("ﬁnance oﬃce ﬂow", "finance office flow"),
+        ("ｆｕｌｌ １２３", "full 123"),
+        ("甲方：张三；（乙方），￥１００。", "甲方：张三；（乙方），￥100。"),
+        ("e\u0301", "é"),
+        ("m² ① ½ ™", "m² ① ½ ™"),
+        ("a\u00a0b\u2003c\td\u3000e", "a b c d e"),
+        ("zero\u200bwidth\ufeff", "zerowidth"),
+        ("soft\u00adhyphen", "softhyphen"),
+        ("divided\u00ad", "divided-"),
+        ("bell\x07 nul\x00 del\x7f", "bell nul del"),
+        ("left\u202eright", "leftright"),
+        ("half \ud800 pair", "half  pair"),
+        ("⼈⼤", "人大"),
+        ("می\u200cخواهم", "می\u200cخواهم"),
+        ("plain\u200djoiner", "plainjoiner"),
+        ("👩\u200d💻", "👩\u200d💻"),
+    ],
+)
+def test_normal_forms(given_text: str, wanted: str) -> None:
+    assert normalise_text(given_text) == wanted
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet=st.characters(codec=None)))
+def test_the_result_is_stable_and_can_be_encoded(text: str) -> None:
+    done = normalise_text(text)
+    assert normalise_text(done) == done
+    assert unicodedata.is_normalized("NFC", done)
+    done.encode()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet=st.characters(categories=["Lu", "Ll", "Nd", "Po"], max_codepoint=0x2FF)))
+def test_ordinary_letters_are_kept(text: str) -> None:
+    assert normalise_text(text) == unicodedata.normalize("NFC", text)
+
+
+def test_what_is_taken_out_is_counted() -> None:
+    removed: Counter[str] = Counter()
+    normalise_text("a\u200bb\u200bc\x07", removed)
+    assert removed == {"\u200b": 2, "\x07": 1}
+
+
+def test_a_page_reports_what_was_taken_out() -> None:
+    page = Page(3, (Line("a\u200bb"), Line("plain")), (Table((("ﬁ",),)),))
+    (done,), (removal,) = normalise_pages([page])
+    assert [line.text for line in done.lines] == ["ab", "plain"]
+    assert done.tables[0].rows == (("fi",),)
+    assert (removal.page_number, removal.text, removal.reason) == (3, "U+200B x1", "control_character")

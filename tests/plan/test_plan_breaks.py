@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qwen_batch.plan.breaks import Level, can_cut, find_breaks
+
+
+def divide(text: str, level: Level) -> list[str]:
+    """The text cut at all breaks of a level, stripped."""
+    positions = find_breaks(text).between(level, 0, len(text))
+    return [text[a:b].strip() for a, b in zip([0, *positions], [*positions, len(text)], strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("It rains. We stay! Do we? Yes.", ["It rains.", "We stay!", "Do we?", "Yes."]),
+        ("See No. 5 of Acme Inc. Today it ended. Then more.", ["See No. 5 of Acme Inc. Today it ended.", "Then more."]),
+        ("Fruit, e.g. Apples, i.e. Good ones. Next.", ["Fruit, e.g. Apples, i.e. Good ones.", "Next."]),
+        ("J. R. Smith signed. Mr. Wu did not.", ["J. R. Smith signed.", "Mr. Wu did not."]),
+        (
+            "It was 3.50 approx. 4 in all. Paid 2019. End.",
+            ["It was 3.50 approx. 4 in all.", "Paid 2019.", "End."],
+        ),
+        ("He said “Stop.” Then he left.", ["He said “Stop.”", "Then he left."]),
+        ("The U.S. Government agreed. It paid.", ["The U.S. Government agreed.", "It paid."]),
+        ("ended. but went on. So.", ["ended. but went on.", "So."]),
+        ("甲方应付款。乙方应交货！是否违约？是；否。", ["甲方应付款。", "乙方应交货！", "是否违约？", "是；", "否。"]),
+        ("他说：“可以。”然后走了。", ["他说：“可以。”", "然后走了。"]),
+    ],
+)
+def test_sentences(text: str, sentences: list[str]) -> None:
+    assert divide(text, Level.SENTENCE) == sentences
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "# Terms",
+        "### 3.1 Terms",
+        "ARTICLE IV",
+        "Article 5. The parties agree as follows.",
+        "Section 3: Delivery",
+        "Schedule A",
+        "3.2 Payment Terms",
+        "7. Liability",
+        "CONFIDENTIALITY AND RELATED MATTERS",
+        "第三章 违约责任",
+        "第十二条 甲方应当在三十日内付款。",
+        "三、争议解决",
+    ],
+)
+def test_headings_open_a_section(heading: str) -> None:
+    text = f"Some text before it ends.\n\n{heading}\n\nSome text after."
+    assert find_breaks(text).positions[Level.HEADING] == [text.index(heading)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Section 3 of this agreement was changed by the parties and no longer says what it said.",
+        "Part of it was lost.",
+        "3 apples were eaten.",
+        "| 1. A | B |",
+        "Clauses 4 and 5 remain.",
+    ],
+)
+def test_prose_opens_no_section(line: str) -> None:
+    assert find_breaks(f"Some text before it ends.\n\n{line}\n\nAfter.").positions[Level.HEADING] == []
+
+
+def test_a_heading_stays_with_what_follows() -> None:
+    text = "Before.\n\n# Terms\n\nThe terms are these."
+    breaks = find_breaks(text)
+    assert breaks.positions[Level.BLOCK] == []
+    assert breaks.positions[Level.GLUED] == [text.index("The terms")]
+
+
+def test_lines_of_a_wrapped_sentence_belong_together() -> None:
+    text = "The parties have\nagreed on this.\nA new paragraph."
+    breaks = find_breaks(text)
+    assert breaks.positions[Level.GLUED] == [text.index("agreed")]
+    assert breaks.positions[Level.LINE] == [text.index("A new")]
+
+
+def test_inside_of_a_table_row_is_the_last_resort() -> None:
+    text = "Words here, before.\n| one two, x | three. Four |\n| five six | seven |\nAnd words after."
+    breaks = find_breaks(text)
+    row = range(text.index("| one") + 1, text.index("| five"))
+    assert breaks.positions[Level.ROW] == [text.index("| five")]
+    for level in (Level.SENTENCE, Level.CLAUSE, Level.WORD):
+        assert not [p for p in breaks.between(level, 0, len(text)) if p in row]
+    assert text.index("two") in breaks.between(Level.CELL, 0, len(text))
+
+
+def test_chinese_divides_between_characters_but_not_before_punctuation() -> None:
+    assert divide("甲方，乙方", Level.CLAUSE) == ["甲方，", "乙方"]
+    assert divide("甲方，乙方", Level.WORD) == ["甲", "方，乙", "方"]
+
+
+def test_nearest_takes_the_closer_side_and_minds_the_bounds() -> None:
+    text = "aa bb cc dd ee"
+    breaks = find_breaks(text)
+    assert breaks.nearest(Level.WORD, 0, len(text), 7) == 6
+    assert breaks.nearest(Level.WORD, 6, len(text), 7) == 9
+    assert breaks.nearest(Level.WORD, 6, 8, 7) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("e\u0301", False),
+        ("👍🏽", False),
+        ("👨\u200d👩", False),
+        ("🇩🇪", False),
+        ("\r\n", False),
+        ("각", True),
+        ("ab", True),
+        ("नि", False),
+    ],
+)
+def test_characters_stay_whole(text: str, whole: bool) -> None:
+    assert all(can_cut(text, position) for position in range(1, len(text))) is whole
+
+
+def test_flags_are_cut_between_pairs() -> None:
+    assert [can_cut("🇩🇪🇫🇷", position) for position in (1, 2, 3)] == [False, True, False]
+
+
+@given(st.text(alphabet="aB. \n|,1。，甲\u0301#", max_size=80))
+def test_every_break_is_before_a_character_that_can_be_cut_off(text: str) -> None:
+    breaks = find_breaks(text)
+    for level in Level:
+        positions = breaks.between(level, 0, len(text))
+        assert positions == sorted(positions)
+        assert all(0 < p < len(text) and can_cut(text, p) for p in positions)
+        assert not any(text[p].isspace() for p in positions if level not in (Level.HEADING, Level.BLOCK, Level.LINE))

@@ -1,0 +1,38 @@
+"""What the children of the pool tests run."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from qwen_batch.errors import DocumentError
+
+
+def work(task: object) -> object:
+    match task:
+        case "hang":
+            while True:
+                pass
+        case "sleep":
+            time.sleep(60)
+        case "abort":
+            print("native assertion failed", file=sys.stderr, flush=True)
+            os.abort()
+        case "exit":
+            os._exit(7)
+        case "memory":
+            return bytearray(8 << 30)
+        case "error":
+            raise ValueError("no such thing")
+        case "refuse":
+            raise DocumentError("encrypted", "give a password")
+        case "print":
+            print("noise")
+            os.write(1, b"more noise")
+            return sys.stdin.read()
+        case "large":  # more than a socket holds
+            return b"x" * 3_000_000
+        case "pid":
+            return os.getpid()
+    return ("done", task)

@@ -1,0 +1,202 @@
+"""PDF files: text, places, tables, and files that hold nothing to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from reportlab.lib import colors
+from reportlab.lib.pagesizes import A4
+from reportlab.lib.utils import ImageReader
+from reportlab.pdfgen.canvas import Canvas
+from reportlab.platypus import Table, TableStyle
+
+from qwen_batch.errors import DocumentError
+from qwen_batch.read.pdf import read_pdf
+from qwen_batch.read.pdf_chars import Char, iter_line_chars
+
+WritePdf = Callable[..., Path]
+
+
+def error_of(path: Path, **settings: object) -> DocumentError:
+    with pytest.raises(DocumentError) as caught:
+        read_pdf(path, **settings)  # type: ignore[arg-type]
+    return caught.value
+
+
+def test_lines_and_their_places(write_pdf: WritePdf) -> None:
+    content = read_pdf(write_pdf([["First line", "Second line"], ["Next page"]]))
+    first, second = content.pages[0].lines
+    assert [page.text for page in content.pages] == ["First line\nSecond line", "Next page"]
+    assert first.font_size == second.font_size == 12
+    assert first.bbox is not None
+    assert second.bbox is not None
+    assert first.bbox[0] == pytest.approx(72, abs=1.5)
+    assert first.bbox[3] == pytest.approx(84 + 0.2 * 12, abs=0.1)
+    assert second.bbox[3] - first.bbox[3] == pytest.approx(14, abs=0.1)
+    assert (content.pages[0].width, content.pages[0].height) == pytest.approx(A4, abs=0.1)
+
+
+def test_places_on_a_rotated_page(write_pdf: WritePdf) -> None:
+    from pypdf import PdfReader, PdfWriter
+
+    path = write_pdf([["upright"]])
+    writer = PdfWriter()
+    writer.add_page(PdfReader(path).pages[0].rotate(90))
+    writer.write(path)
+    (page,) = read_pdf(path).pages
+    assert (page.width, page.height) == pytest.approx((A4[1], A4[0]), abs=0.1)
+    box = page.lines[0].bbox
+    assert box is not None
+    assert box[3] - box[1] > box[2] - box[0]
+    assert box[0] > A4[1] - 100
+
+
+def test_a_hyphen_at_a_line_end_ends_the_line(write_pdf: WritePdf) -> None:
+    (page,) = read_pdf(write_pdf([["the distribu-", "tion of goods"]])).pages
+    assert [line.text for line in page.lines] == ["the distribu-", "tion of goods"]
+
+
+def test_line_cutting_keeps_all_characters_but_line_ends() -> None:
+    chars = [Char(text, 0, 0, 1, 1, number) for number, text in enumerate("ab\r\nc\x02d e")]
+    lines = ["".join(char.text for char in line) for line in iter_line_chars(chars, lambda char: int(char.text == "e"))]
+    assert lines == ["ab", "", "c\x02", "d ", "e"]
+
+
+def test_wide_gaps_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "gaps.pdf"
+    canvas = Canvas(str(path), pagesize=A4)
+    canvas.drawString(72, 700, "Total due")
+    canvas.drawString(400, 700, "100.00")
+    canvas.save()
+    (page,) = read_pdf(path).pages
+    assert page.text == "Total due   100.00"
+
+
+def draw_table(path: Path, rows: list[list[str]], style: list[tuple[object, ...]]) -> None:
+    canvas = Canvas(str(path), pagesize=A4)
+    canvas.drawString(72, 780, "Before the table")
+    table = Table(rows, colWidths=120, rowHeights=24)
+    table.setStyle(TableStyle(style))
+    table.wrapOn(canvas, 400, 400)
+    table.drawOn(canvas, 72, 600)
+    canvas.drawString(72, 500, "After the table")
+    canvas.save()
+
+
+ROWS = [["Item", "Amount"], ["Rent", "1,200.00"], ["Water", ""]]
+
+
+def test_a_ruled_table(tmp_path: Path) -> None:
+    draw_table(tmp_path / "t.pdf", ROWS, [("GRID", (0, 0), (-1, -1), 0.5, colors.black)])
+    (page,) = read_pdf(tmp_path / "t.pdf").pages
+    (table,) = page.tables
+    assert table.rows == tuple(map(tuple, ROWS))
+    assert table.bbox == pytest.approx((72, A4[1] - 672, 312, A4[1] - 600), abs=1)
+    assert page.lines[0].text == "Before the table"
+    assert page.lines[-1].text == "After the table"
+
+
+def test_a_merged_cell_stands_in_its_first_place(tmp_path: Path) -> None:
+    rows = [["Year", "", "Sum"], ["2020", "2021", "9"], ["1", "2", "3"]]
+    draw_table(tmp_path / "t.pdf", rows, [("GRID", (0, 0), (-1, -1), 1, colors.black), ("SPAN", (0, 0), (1, 0))])
+    (table,) = read_pdf(tmp_path / "t.pdf").pages[0].tables
+    assert table.rows[0] == ("Year", "", "Sum")
+
+
+def test_lines_of_a_cell(tmp_path: Path) -> None:
+    rows = [["Item", "Two\nlines"], ["a", "b"]]
+    draw_table(tmp_path / "t.pdf", rows, [("GRID", (0, 0), (-1, -1), 1, colors.black)])
+    (table,) = read_pdf(tmp_path / "t.pdf").pages[0].tables
+    assert table.rows == (("Item", "Two\nlines"), ("a", "b"))
+
+
+def test_a_frame_is_no_table(tmp_path: Path) -> None:
+    draw_table(tmp_path / "t.pdf", [["Only text in a box"]], [("BOX", (0, 0), (-1, -1), 1, colors.black)])
+    assert read_pdf(tmp_path / "t.pdf").pages[0].tables == ()
+
+
+def test_tables_are_not_looked_for_when_they_are_not_wanted(tmp_path: Path) -> None:
+    draw_table(tmp_path / "t.pdf", ROWS, [("GRID", (0, 0), (-1, -1), 0.5, colors.black)])
+    assert read_pdf(tmp_path / "t.pdf", tables=False).pages[0].tables == ()
+
+
+def add_image(canvas: Canvas) -> None:
+    canvas.drawImage(ImageReader(Image.new("RGB", (50, 70), "navy")), 0, 0, *A4)
+    canvas.showPage()
+
+
+def test_an_image_only_file_needs_ocr(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "scan.pdf"), pagesize=A4)
+    add_image(canvas)
+    canvas.save()
+    error = error_of(tmp_path / "scan.pdf")
+    assert error.error_type == "needs_ocr"
+    assert str(error) == ("image-only: one page and no text; recognise the text (OCR) first, then run it again")
+
+
+def test_one_scanned_page_among_others(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "mixed.pdf"), pagesize=A4)
+    canvas.drawString(72, 700, "text")
+    canvas.showPage()
+    add_image(canvas)
+    canvas.save()
+    content = read_pdf(tmp_path / "mixed.pdf")
+    assert [page.needs_ocr for page in content.pages] == [False, True]
+    assert content.warnings == ("pages without text, shown as images (need OCR): 2",)
+
+
+def test_blank_pages_are_empty(write_pdf: WritePdf) -> None:
+    error = error_of(write_pdf([[], []]))
+    assert (error.error_type, str(error)) == ("empty", "2 pages, all blank: nothing is written or drawn on them")
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n", b"\0" * 100])
+def test_zero_bytes_are_empty(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "zero.pdf").write_bytes(data)
+    assert error_of(tmp_path / "zero.pdf").error_type == "empty"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"<!DOCTYPE html><html>", "HTML"),
+        (b"PK\x03\x04....", "a zip archive or an office document"),
+        (b"Dear reader,\n", "plain text"),
+    ],
+)
+def test_a_file_of_another_kind(tmp_path: Path, data: bytes, words: str) -> None:
+    (tmp_path / "x.pdf").write_bytes(data)
+    error = error_of(tmp_path / "x.pdf")
+    assert error.error_type == "wrong_type"
+    assert f"the content is {words}:" in str(error)
+
+
+def test_a_damaged_file(write_pdf: WritePdf) -> None:
+    path = write_pdf([["text"]])
+    path.write_bytes(path.read_bytes()[:300])
+    assert error_of(path).error_type == "damaged"
+
+
+def test_too_many_pages(write_pdf: WritePdf) -> None:
+    error = error_of(write_pdf([["a"], ["b"], ["c"]]), max_pages=2)
+    assert error.error_type == "too_many_pages"
+    assert "3 pages are more than input.max_pages allows (2)" in str(error)
+
+
+def test_passwords(write_pdf: WritePdf) -> None:
+    path = write_pdf([["hidden text"]], encrypt="Sesame1")
+    assert read_pdf(path, ("wrong", "Sesame1")).pages[0].text == "hidden text"
+    error = error_of(path)
+    assert error.error_type == "encrypted"
+    assert "no password was given" in str(error)
+    assert "input.passwords" in str(error)
+    assert "--password" in str(error)
+
+
+def test_passwords_are_never_shown(write_pdf: WritePdf) -> None:
+    error = error_of(write_pdf([["x"]], encrypt="Sesame1"), passwords=("Wrong1", "Wrong2"))
+    assert "none of the 2 passwords fits" in str(error)
+    assert "Wrong" not in str(error)

@@ -1,0 +1,140 @@
+"""Calls are made once, later levels first, and what was answered is kept before anybody is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from qwen_batch.calls import CallBook
+from qwen_batch.plan.tree import DocumentTask
+from qwen_batch.records import CleanDocument, Completion, Request, SamplingParams
+from qwen_batch.write.calls import ModelCall
+
+
+@dataclass
+class FakeEngine:
+    """Answers `at_once` requests a step, in the order in which they came."""
+
+    at_once: int = 1
+    queue: list[Request] = field(default_factory=list)
+    order: list[tuple[int, ...]] = field(default_factory=list)
+
+    def add(self, request: Request) -> None:
+        self.queue.append(request)
+        self.order.append(tuple(request.prompt_token_ids))
+
+    def step(self) -> list[Completion]:
+        now, self.queue = self.queue[: self.at_once], self.queue[self.at_once :]
+        return [
+            Completion(r.request_id, (1,), f"answer to {list(r.prompt_token_ids)}", "stop", len(r.prompt_token_ids))
+            for r in now
+        ]
+
+    @property
+    def has_unfinished(self) -> bool:
+        return bool(self.queue)
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self.queue)
+
+
+@dataclass
+class FakeMemory:
+    known: dict[str, Completion] = field(default_factory=dict)
+
+    def completion(self, key: str) -> Completion | None:
+        return self.known.get(key)
+
+    def add_completions(self, calls: list[ModelCall]) -> None:
+        self.known.update({call.key: call.completion for call in calls})
+
+
+@dataclass(eq=False)
+class FakeTask:
+    """What CallBook looks at in a task."""
+
+    name: str
+    level: int = 0
+
+    @property
+    def document(self) -> CleanDocument:
+        return CleanDocument(self.name, self.name, "", "")
+
+
+def task(name: str, level: int = 0) -> DocumentTask:
+    return cast(DocumentTask, FakeTask(name, level))
+
+
+def request(*tokens: int, name: str = "0/0/0", priority: int = 0, **sampling: Any) -> Request:
+    return Request(name, list(tokens), SamplingParams(**sampling), priority)
+
+
+def book(engine: FakeEngine, memory: FakeMemory, window: int = 1) -> CallBook:
+    return CallBook(engine, memory, model_sha256="m", precision="float32", run_id="run", window=window)
+
+
+def answers(calls: CallBook) -> list[tuple[str, str, str]]:
+    return [(a.task.document.doc_id, a.completion.request_id, a.completion.text) for a in calls.advance()]
+
+
+def test_equal_calls_are_made_once_and_answered_to_each() -> None:
+    engine = FakeEngine()
+    calls = book(engine, FakeMemory())
+    calls.ask(task("a"), [request(1, 2, name="0/0/0")])
+    calls.ask(task("b"), [request(1, 2, name="1/0/0"), request(1, 2, name="1/0/1", priority=3)])
+    assert calls.num_open == 1
+    assert answers(calls) == [
+        ("a", "0/0/0", "answer to [1, 2]"),
+        ("b", "1/0/0", "answer to [1, 2]"),
+        ("b", "1/0/1", "answer to [1, 2]"),
+    ]
+    assert engine.order == [(1, 2)]
+    assert not calls.has_work
+
+
+def test_calls_that_differ_in_sampling_are_different() -> None:
+    calls = book(FakeEngine(), FakeMemory())
+    calls.ask(task("a"), [request(1), request(1, seed=1), request(1, max_tokens=3), request(1, stop=["x"])])
+    assert calls.num_open == 4
+
+
+def test_what_an_earlier_run_knows_is_not_asked_again() -> None:
+    memory = FakeMemory()
+    first = book(FakeEngine(), memory)
+    first.ask(task("a"), [request(1)])
+    list(first.advance())
+    engine = FakeEngine()
+    second = book(engine, memory)
+    second.ask(task("b"), [request(1, name="7/0/0")])
+    assert second.has_work
+    assert answers(second) == [("b", "7/0/0", "answer to [1]")]
+    assert engine.order == []
+
+
+def test_answers_are_kept_before_anybody_is_told() -> None:
+    memory = FakeMemory()
+    calls = book(FakeEngine(), memory)
+    calls.ask(task("a"), [request(1)])
+    for _ in calls.advance():
+        assert len(memory.known) == 1
+
+
+def test_merges_overtake_parts_of_other_documents_and_priority_overtakes_all() -> None:
+    engine = FakeEngine()
+    calls = book(engine, FakeMemory())
+    calls.ask(task("a"), [request(1), request(2), request(3)])
+    list(calls.advance())
+    calls.ask(task("b", level=1), [request(9)])
+    calls.ask(task("c"), [request(5, priority=1)])
+    while calls.has_work:
+        list(calls.advance())
+    assert engine.order == [(1,), (5,), (9,), (2,), (3,)]
+
+
+def test_the_engine_is_given_no_more_than_its_window() -> None:
+    engine = FakeEngine()
+    calls = book(engine, FakeMemory(), window=3)
+    calls.ask(task("a"), [request(n) for n in range(10)])
+    next(calls.advance())
+    assert len(engine.order) == 3

@@ -1,0 +1,226 @@
+"""Reading and cleaning together, in child processes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reportlab.lib.pagesizes import A4
+from reportlab.pdfgen.canvas import Canvas
+
+from qwen_batch import ingest as ingest_module
+from qwen_batch.errors import UsageError
+from qwen_batch.ingest import Ingest, extract, extract_report, format_report
+from qwen_batch.job import CleanSection, InputSection
+from qwen_batch.read import FileItem, hash_file, iter_inputs
+from qwen_batch.records import CleanDocument, Document, Failure, Line, Message, Page
+
+
+def write_pdf(path: Path, pages: list[list[str]], encrypt: str | None = None) -> Path:
+    canvas = Canvas(str(path), pagesize=A4, encrypt=encrypt)
+    for lines in pages:
+        for number, line in enumerate(lines):
+            canvas.drawString(72, A4[1] - 84 - 14 * number, line)
+        canvas.showPage()
+    canvas.save()
+    return path
+
+
+def ingest(*paths: Path, **settings: Any) -> dict[str, CleanDocument | Failure]:
+    worker = Ingest(InputSection(workers=2, **settings), CleanSection())
+    results = list(worker.iter_clean(iter_inputs([str(path) for path in paths])))
+    by_id = {result.doc_id: result for result in results}
+    assert len(by_id) == len(results)
+    return by_id
+
+
+def outcome(result: CleanDocument | Failure) -> str:
+    return result.error_type if isinstance(result, Failure) else "ok"
+
+
+def test_a_folder_of_troublesome_files(tmp_path: Path) -> None:
+    good = write_pdf(tmp_path / "good.pdf", [["Good text."]])
+    (tmp_path / "cut.pdf").write_bytes(good.read_bytes()[:200])
+    (tmp_path / "zero.pdf").write_bytes(b"")
+    (tmp_path / "page.pdf").write_text("<html><body>Not found</body></html>")
+    write_pdf(tmp_path / "locked.pdf", [["Secret"]], encrypt="Sesame1")
+    write_pdf(tmp_path / "blank.pdf", [[]])
+    (tmp_path / "note.txt").write_text("A note.")
+    (tmp_path / "office.docx").write_bytes(b"PK\x03\x04")
+    (tmp_path / "rows.jsonl").write_text('{"id":"r1","text":"one"}\nbad\n')
+    results = ingest(tmp_path)
+    assert {name: outcome(result) for name, result in results.items()} == {
+        "good.pdf": "ok",
+        "cut.pdf": "damaged",
+        "zero.pdf": "empty",
+        "page.pdf": "wrong_type",
+        "locked.pdf": "encrypted",
+        "blank.pdf": "empty",
+        "note.txt": "ok",
+        "office.docx": "unsupported",
+        "r1": "ok",
+        "rows.jsonl:2": "bad_record",
+    }
+    assert all(result.content_sha256 for name, result in results.items() if name.endswith(".pdf"))
+    document = results["good.pdf"]
+    assert isinstance(document, CleanDocument)
+    assert document.text == "Good text."
+    assert document.content_sha256 == hash_file(good)
+
+
+def test_passwords_from_the_job_and_from_a_file(tmp_path: Path) -> None:
+    write_pdf(tmp_path / "a.pdf", [["Secret A"]], encrypt="Alpha1")
+    write_pdf(tmp_path / "b.pdf", [["Secret B"]], encrypt="Beta 2")
+    (tmp_path / "passwords").write_text("wrong\r\nBeta 2\r\n")
+    results = ingest(tmp_path / "*.pdf", passwords=("Alpha1",), password_file=str(tmp_path / "passwords"))
+    assert {name: outcome(result) for name, result in results.items()} == {"a.pdf": "ok", "b.pdf": "ok"}
+
+
+def test_a_password_file_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"password_file: .* cannot be read"):
+        Ingest(InputSection(password_file=str(tmp_path / "none")), CleanSection())
+
+
+def test_what_comes_with_a_record_stays_with_it(tmp_path: Path) -> None:
+    write_pdf(tmp_path / "a.pdf", [["Text"]])
+    record = {"id": "k", "path": "a.pdf", "metadata": {"client": "x"}, "priority": 4}
+    (tmp_path / "list.jsonl").write_text(json.dumps(record) + '\n{"id":"gone","path":"b.pdf","metadata":{"n":1}}\n')
+    results = ingest(tmp_path / "list.jsonl")
+    made = results["k"]
+    assert isinstance(made, CleanDocument)
+    assert (made.metadata, made.priority, made.source) == ({"client": "x"}, 4, f"{tmp_path / 'list.jsonl'}:1")
+    assert outcome(results["gone"]) == "not_found"
+
+
+def test_large_records_are_cleaned_in_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(document: Document, settings: CleanSection) -> CleanDocument:
+        raise AssertionError("cleaned here")
+
+    monkeypatch.setattr(ingest_module, "LARGE_CHARS", 10)
+    monkeypatch.setattr(ingest_module, "clean_document", refuse)
+    large = Document("l", "s:1", "0" * 64, (Page(1, (Line("more than ten characters"),)),))
+    (result,) = Ingest(InputSection(workers=1), CleanSection()).iter_clean([large])
+    assert isinstance(result, CleanDocument)
+    assert result.text == "more than ten characters"
+
+
+def test_a_defect_in_cleaning_costs_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(document: Document, settings: CleanSection) -> CleanDocument:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(ingest_module, "clean_document", broken)
+    made = Document("d", "s:1", "ab", messages=(Message("user", "hi"),))
+    (result,) = Ingest(InputSection(), CleanSection()).iter_clean([made])
+    assert result == Failure("d", "s:1", "clean", "cleaning_error", "cleaning gave up: ZeroDivisionError: oops", "ab")
+
+
+def test_a_file_that_disappears(tmp_path: Path) -> None:
+    item = FileItem("gone.pdf", tmp_path / "gone.pdf", "gone.pdf")
+    (result,) = Ingest(InputSection(), CleanSection()).iter_clean([item])
+    assert isinstance(result, Failure)
+    assert (result.error_type, result.content_sha256) == ("unreadable", None)
+
+
+def test_a_document_over_its_time_fails_alone(tmp_path: Path) -> None:
+    (tmp_path / "slow.txt").write_text("word \n" * 600_000)
+    (tmp_path / "quick.txt").write_text("quick")
+    results = ingest(tmp_path, timeout_seconds=0.5)
+    assert {name: outcome(result) for name, result in results.items()} == {"slow.txt": "timeout", "quick.txt": "ok"}
+
+
+def test_a_document_over_its_memory_fails_alone(tmp_path: Path) -> None:
+    (tmp_path / "big.txt").write_text("word " * 12_000_000)
+    (tmp_path / "small.txt").write_text("small")
+    results = ingest(tmp_path, memory_limit=300_000_000)
+    assert {name: outcome(result) for name, result in results.items()} == {"big.txt": "memory", "small.txt": "ok"}
+
+
+def test_items_are_pulled_as_they_are_needed(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("text")
+    pulled: list[int] = []
+
+    def items() -> Iterator[FileItem]:
+        for number in range(50):
+            pulled.append(number)
+            yield FileItem(str(number), tmp_path / "a.txt", "a.txt")
+
+    results = Ingest(InputSection(workers=2), CleanSection()).iter_clean(items())
+    next(results)
+    assert len(pulled) <= 4
+    results.close()  # type: ignore[attr-defined]
+
+
+def test_extract_and_its_report(tmp_path: Path) -> None:
+    pages = [["Running head", "", f"The text of page {number}."] for number in ("one", "two", "three")]
+    path = write_pdf(tmp_path / "a.pdf", pages)
+    report = extract_report(path, extract(path, InputSection(), CleanSection()))
+    assert (report["status"], report["error_type"], report["num_pages"]) == ("ok", None, 3)
+    assert report["text"].split("\n\n") == [f"The text of page {number}." for number in ("one", "two", "three")]
+    assert report["pages"][1] == {"page_number": 2, "text": "The text of page two.", "tables": []}
+    assert report["removed"][0] == {"page_number": 1, "text": "Running head", "reason": "header"}
+    assert format_report(report).startswith(f"{path}: 3 pages\nremoved: 3 x header\n\nThe text of page one.")
+
+
+def test_report_of_a_failure(tmp_path: Path) -> None:
+    report = extract_report(tmp_path / "no.pdf", extract(tmp_path / "no.pdf", InputSection(), CleanSection()))
+    assert report == {
+        "source": str(tmp_path / "no.pdf"),
+        "status": "failed",
+        "error_type": "not_found",
+        "error": f"{tmp_path / 'no.pdf'}: no such file",
+        "num_pages": 0,
+        **{"text": "", "pages": [], "removed": [], "warnings": []},
+    }
+    assert format_report(report) == f"{tmp_path / 'no.pdf'}: failed (not_found): {tmp_path / 'no.pdf'}: no such file"
+
+
+def test_a_report_can_always_be_encoded(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(b"caf\xe9.pdf"))
+    json.dumps(extract_report(path, extract(path, InputSection(), CleanSection())), ensure_ascii=False).encode()
+
+
+def test_neither_torch_nor_pyarrow_is_loaded() -> None:
+    code = "import sys, qwen_batch.ingest, qwen_batch.read.pdf; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert not {"torch", "pyarrow", "transformers"} & set(loaded)
+
+
+def corpus() -> Path:
+    return Path(os.environ.get("QWEN_BATCH_CORPUS") or Path(__file__).parents[2] / "shared" / "corpus")
+
+
+@pytest.mark.corpus
+@pytest.mark.skipif(not (corpus() / "MANIFEST.tsv").exists(), reason="the shared corpus is not here")
+def test_hostile_and_damaged_files_end_well() -> None:
+    with (corpus() / "MANIFEST.tsv").open(encoding="utf-8", newline="") as lines:
+        names = [row["file"] for row in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)]
+    slow = {"hostile/pages_20000.pdf", "hostile/form_xobject_self_loop.pdf"}
+    folders = ("hostile/", "damaged/", "encrypted/", "scans/")
+    chosen = [name for name in names if name.startswith(folders) and name not in slow]
+    files = sorted({name for name in chosen if not name.endswith((".jsonl", ".docx", ".html"))})
+    items = [FileItem(name, corpus() / name, name) for name in files]
+    worker = Ingest(InputSection(workers=1, timeout_seconds=30, memory_limit=2**29), CleanSection())
+    results = {result.doc_id: result for result in worker.iter_clean(items)}
+    assert sorted(results) == files
+    wanted = {
+        "hostile/zero_byte.pdf": "empty",
+        "hostile/html_named.pdf": "wrong_type",
+        "hostile/truncated_half.pdf": "damaged",
+        "hostile/flate_bomb_nested_filters.pdf": "crashed",
+        "hostile/huge_page_count.pdf": "ok",
+        "hostile/udhr_art1_gb18030.txt": "ok",
+        "hostile/controls_and_bidi.txt": "ok",
+        "encrypted/pypdf__r6-both-passwords.pdf": "encrypted",
+        "encrypted/pypdf__r4-owner-password.pdf": "ok",
+        "scans/docling__ocr_test.pdf": "needs_ocr",
+        "damaged/pdfminer__zen_of_python_corrupted.pdf": "ok",
+    }
+    assert {name: outcome(results[name]) for name in wanted} == wanted
+    assert not {outcome(result) for result in results.values()} & {"parser_error", "timeout", "cleaning_error"}
