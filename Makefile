@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 .PHONY: demo test check lint clean
 
 demo: $(VENV)/.demo-model
-	$(BIN)/qwen-batch run jobs/contracts.yaml
+	$(BIN)/qwen-batch run jobs/contracts.yaml || test $$? -eq 3  # 3: finished; a model this small may be flagged
 	$(BIN)/qwen-batch show out/contracts --rows 4
 
 test: $(VENV)/.dev $(VENV)/.demo-model

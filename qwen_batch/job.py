@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
@@ -381,7 +382,7 @@ def _known_keys(path: Sequence[str | int]) -> list[str]:
 
 def _resolve_paths(job: Job, base: Path) -> Job:
     def absolute(path: str) -> str:
-        return path if path == "-" else str(base / Path(path).expanduser())
+        return path if path == "-" else os.path.normpath(base / Path(path).expanduser())
 
     name = job.model.name
     if name.startswith((".", "~", "/")):
