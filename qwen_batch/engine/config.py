@@ -11,9 +11,11 @@ import torch
 
 from qwen_batch.errors import ModelError, UsageError
 from qwen_batch.model.config import ModelConfig
+from qwen_batch.model.native import NativeLibrary, can_run, load_native
 
 Device = Literal["auto", "cpu", "cuda"]
 DType = Literal["auto", "float32", "bfloat16", "float16"]
+Backend = Literal["auto", "torch", "native"]
 # Share of the memory that is free after the weights are loaded. On a CPU the readers and the page cache need room too.
 KV_SHARE = {"cpu": 0.25, "cuda": 0.9}
 
@@ -24,6 +26,7 @@ class EngineConfig:
 
     device: Device = "auto"
     dtype: DType = "auto"
+    backend: Backend = "auto"  # what computes between the matrix products
     threads: int | None = None  # CPU threads; None: torch's own choice
     block_size: int = 16  # tokens
     num_blocks: int | None = None  # None: from kv_memory
@@ -42,6 +45,8 @@ class EngineConfig:
             raise UsageError("engine: output_reserve must be in [0, 1]")
         if self.device not in ("auto", "cpu", "cuda"):
             raise UsageError(f"engine: device {self.device!r} is not one of auto, cpu, cuda")
+        if self.backend not in ("auto", "torch", "native"):
+            raise UsageError(f"engine: backend {self.backend!r} is not one of auto, torch, native")
         if self.dtype not in ("auto", *_DTYPES):
             raise UsageError(f"engine: dtype {self.dtype!r} is not one of auto, {', '.join(_DTYPES)}")
 
@@ -73,6 +78,25 @@ def _cpu_has_bfloat16() -> bool:
     except OSError:
         return False
     return not words.isdisjoint({"avx512_bf16", "amx_bf16", "bf16"})
+
+
+def resolve_backend(
+    asked: Backend, model: ModelConfig, dtype: torch.dtype, device: torch.device
+) -> tuple[NativeLibrary | None, str]:
+    """(the native library or None for torch, its name for people with the reason when auto had to do without).
+
+    Raises ModelError when `native` is asked for and cannot be had.
+    """
+    if asked == "torch" or (asked == "auto" and not can_run(model, dtype, device)):
+        return None, "torch"
+    if not can_run(model, dtype, device):
+        raise ModelError("engine.backend native is for bfloat16 and float32 on a CPU; use auto or torch")
+    try:
+        return load_native(dtype), "native"
+    except ModelError as error:
+        if asked == "native":
+            raise ModelError(f"engine.backend native: {error}; use auto or torch") from None
+        return None, f"torch (native not available: {error})"
 
 
 def resolve_max_model_len(asked: int | None, model: ModelConfig) -> int:

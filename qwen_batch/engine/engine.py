@@ -18,6 +18,7 @@ import torch
 from qwen_batch.engine.block_manager import BlockManager
 from qwen_batch.engine.config import (
     EngineConfig,
+    resolve_backend,
     resolve_device,
     resolve_dtype,
     resolve_max_model_len,
@@ -28,6 +29,7 @@ from qwen_batch.engine.scheduler import Piece, Scheduler
 from qwen_batch.engine.sequence import Sequence as EngineSequence
 from qwen_batch.engine.sequence import failed
 from qwen_batch.errors import UsageError
+from qwen_batch.model.config import read_config
 from qwen_batch.model.decoder import Decoder
 from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.registry import resolve_model
@@ -54,12 +56,13 @@ class EngineStats:
 class Engine:
     """Runs requests on one device. Not thread-safe: one thread adds and steps."""
 
-    def __init__(self, decoder: Decoder, tokenizer: ChatTokenizer, config: EngineConfig) -> None:
+    def __init__(self, decoder: Decoder, tokenizer: ChatTokenizer, config: EngineConfig, backend: str) -> None:
         weights = decoder.weights
         num_blocks = resolve_num_blocks(config, decoder.config, weights.dtype, weights.device)
         cache = KVCache.allocate(decoder.config, num_blocks, config.block_size, weights.dtype, weights.device)
         self.tokenizer = tokenizer
         self.config = config
+        self.backend = backend  # name of what computes between the matrix products
         self.max_model_len = resolve_max_model_len(config.max_model_len, decoder.config)
         self.device = weights.device
         self.dtype = weights.dtype
@@ -95,8 +98,9 @@ class Engine:
         if config.threads is not None:
             torch.set_num_threads(config.threads)
         device = resolve_device(config.device)
-        decoder = Decoder.load(folder, resolve_dtype(config.dtype, device), device)
-        return cls(decoder, ChatTokenizer.load(folder), config)
+        dtype = resolve_dtype(config.dtype, device)
+        native, backend = resolve_backend(config.backend, read_config(folder), dtype, device)
+        return cls(Decoder.load(folder, dtype, device, native), ChatTokenizer.load(folder), config, backend)
 
     @property
     def precision(self) -> str:
@@ -108,8 +112,8 @@ class Engine:
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
         size, count = self.config.block_size, self._blocks.num_blocks
         return (
-            f"device {self.device.type}{threads}, attention torch, {self.precision}, window {self.max_model_len:,} "
-            f"tokens, KV memory {count:,} blocks of {size} tokens"
+            f"device {self.device.type}{threads}, backend {self.backend}, {self.precision}, "
+            f"window {self.max_model_len:,} tokens, KV memory {count:,} blocks of {size} tokens"
         )
 
     @property

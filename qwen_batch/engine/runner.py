@@ -26,7 +26,8 @@ class Runner:
         """Compute the pieces; a token for each piece that reaches its sequence's end (None: the logits had a NaN)."""
         ends = [piece.sequence for piece in pieces if piece.reaches_end]
         logits = self._decoder.forward(self._step_input(pieces), self._cache)
-        return sample(logits, ends) if ends else []
+        native = self._decoder.native
+        return sample(logits, ends, native.argmax if native is not None else None) if ends else []
 
     def _step_input(self, pieces: Pieces[Piece]) -> StepInput:
         block_size = self._cache.block_size

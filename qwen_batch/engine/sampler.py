@@ -8,6 +8,7 @@ tokens in any batch, and again after a preemption.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from collections.abc import Sequence as Rows
 
 import torch
@@ -17,8 +18,15 @@ from qwen_batch.engine.sequence import Sequence
 from qwen_batch.records import SamplingParams
 
 
-def sample(logits: Tensor, sequences: Rows[Sequence]) -> list[int | None]:
-    """logits [num_rows, vocab] of any dtype, one row for each sequence -> token ids; None where the row has a NaN."""
+def sample(
+    logits: Tensor, sequences: Rows[Sequence], argmax: Callable[[Tensor], Tensor] | None = None
+) -> list[int | None]:
+    """logits [num_rows, vocab] of any dtype, one row for each sequence -> token ids; None where the row has a NaN.
+
+    argmax: a faster way to greedy tokens, -1 for a NaN; taken when no row asks for more.
+    """
+    if argmax is not None and all(is_plain_greedy(s.request.sampling) for s in sequences):
+        return [None if token < 0 else token for token in argmax(logits).tolist()]
     logits = logits.float()
     penalised = [row for row, s in enumerate(sequences) if _has_penalty(s.request.sampling)]
     if penalised:
@@ -32,6 +40,10 @@ def sample(logits: Tensor, sequences: Rows[Sequence]) -> list[int | None]:
         tokens[rows] = _draw(logits[rows], [sequences[row] for row in drawn])
     broken = best.isnan().tolist()
     return [None if bad else token for token, bad in zip(tokens.tolist(), broken, strict=True)]
+
+
+def is_plain_greedy(params: SamplingParams) -> bool:
+    return params.temperature == 0 and not _has_penalty(params)
 
 
 def _has_penalty(params: SamplingParams) -> bool:

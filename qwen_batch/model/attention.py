@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -34,6 +35,11 @@ class StepInput:
     cu_seqlens_q: Sequence[int]  # num_seqs + 1 offsets into the tokens
     context_lens: Sequence[int]  # num_seqs: keys of each sequence after this step, its new tokens included
 
+    @property
+    def piece_lengths(self) -> list[int]:
+        """New tokens of each sequence."""
+        return [end - start for start, end in pairwise(self.cu_seqlens_q)]
+
 
 @dataclass(frozen=True, slots=True)
 class _DecodeGroup:
@@ -57,14 +63,9 @@ class StepAttention:
         self._cache = cache
         self._slots = step.slot_mapping
         dtype, device = cache.keys[0].dtype, cache.keys[0].device
-        lengths = [end - start for start, end in zip(step.cu_seqlens_q, step.cu_seqlens_q[1:], strict=False)]
-        decodes = [row for row, length in enumerate(lengths) if length == 1]
+        decodes = [row for row, length in enumerate(step.piece_lengths) if length == 1]
         self._groups = tuple(_decode_groups(step, decodes, cache.block_size, dtype, device))
-        self._pieces = tuple(
-            _prefill_piece(step, row, cache.block_size, dtype, device)
-            for row, length in enumerate(lengths)
-            if length > 1
-        )
+        self._prefill = PrefillAttention(step, cache)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """queries [num_tokens, num_heads, head_dim], keys and values [num_tokens, num_kv_heads, head_dim]
@@ -73,8 +74,7 @@ class StepAttention:
         output = torch.empty_like(queries)
         for group in self._groups:
             output[group.tokens] = self._decode(layer, queries, group)
-        for piece in self._pieces:
-            output[piece.start : piece.end] = self._prefill(layer, queries, keys, values, piece)
+        self._prefill.attend(layer, queries, keys, values, output)
         return output.flatten(1)
 
     def _decode(self, layer: int, queries: Tensor, group: _DecodeGroup) -> Tensor:
@@ -88,7 +88,29 @@ class StepAttention:
         mask = group.mask.expand(-1, 1, q.shape[2], -1)
         return scaled_dot_product_attention(q, k, v, attn_mask=mask).reshape(batch, -1, dim)
 
-    def _prefill(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, piece: _PrefillPiece) -> Tensor:
+
+class PrefillAttention:
+    """Attention of the pieces of a step that are longer than one token. Their keys and values are stored already."""
+
+    def __init__(self, step: StepInput, cache: KVCache) -> None:
+        self._cache = cache
+        dtype, device = cache.keys[0].dtype, cache.keys[0].device
+        self._pieces = tuple(
+            _prefill_piece(step, row, cache.block_size, dtype, device)
+            for row, length in enumerate(step.piece_lengths)
+            if length > 1
+        )
+
+    @property
+    def has_pieces(self) -> bool:
+        return bool(self._pieces)
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, output: Tensor) -> None:
+        """As StepAttention.attend, into the pieces' rows of `output` [num_tokens, num_heads, head_dim]."""
+        for piece in self._pieces:
+            output[piece.start : piece.end] = self._attend(layer, queries, keys, values, piece)
+
+    def _attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, piece: _PrefillPiece) -> Tensor:
         q = queries[piece.start : piece.end].transpose(0, 1)[None]
         if piece.blocks is None:
             k, v = (x[piece.start : piece.end].transpose(0, 1)[None] for x in (keys, values))

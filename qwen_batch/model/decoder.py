@@ -9,63 +9,48 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding, linear, silu
+from torch.nn.functional import embedding
 
-from qwen_batch.model.attention import StepAttention, StepInput
+from qwen_batch.model.attention import StepInput
+from qwen_batch.model.backend import StepBackend, TorchBackend
 from qwen_batch.model.config import ModelConfig, read_config
 from qwen_batch.model.kv_cache import KVCache
-from qwen_batch.model.rope import Rope, rotate
-from qwen_batch.model.weights import LayerWeights, Weights, load_weights
-
-
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """x / rms(x) * weight over the last dimension, the mean in float32 (Zhang and Sennrich 2019)."""
-    wide = x.float()
-    return weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)).to(x.dtype)
+from qwen_batch.model.native import NativeBackend, NativeLibrary
+from qwen_batch.model.rope import Rope
+from qwen_batch.model.weights import Weights, load_weights
 
 
 class Decoder:
-    """A decoder with its weights on one device."""
+    """A decoder with its weights on one device. `native` is what computes between the matrix products on a CPU."""
 
-    def __init__(self, config: ModelConfig, weights: Weights) -> None:
+    def __init__(self, config: ModelConfig, weights: Weights, native: NativeLibrary | None = None) -> None:
         self.config = config
         self.weights = weights
+        self.native = native
         self._rope = Rope(config.rope, weights.device, weights.dtype)
 
     @classmethod
-    def load(cls, folder: Path, dtype: torch.dtype, device: torch.device) -> Decoder:
+    def load(
+        cls, folder: Path, dtype: torch.dtype, device: torch.device, native: NativeLibrary | None = None
+    ) -> Decoder:
         """From a folder in Hugging Face form. Raises ModelError."""
         config = read_config(folder)
-        return cls(config, load_weights(folder, config, dtype, device))
+        return cls(config, load_weights(folder, config, dtype, device), native)
 
     @torch.inference_mode()
     def forward(self, step: StepInput, cache: KVCache) -> Tensor:
         """One step: stores the new keys and values and returns logits [num_rows, vocab] in the model's dtype."""
-        config, weights = self.config, self.weights
-        attention = StepAttention(step, cache)
-        cos, sin = self._rope.angles(step.positions)
-        hidden = embedding(step.token_ids, weights.embedding)
+        weights, backend = self.weights, self._backend(step, cache)
+        residual, delta = embedding(step.token_ids, weights.embedding), None
         for index, layer in enumerate(weights.layers):
-            queries, keys, values = self._project(hidden, layer, cos, sin)
-            mixed = attention.attend(index, queries, keys, values)
-            hidden = hidden + linear(mixed, layer.output, layer.output_bias)
-            gate, up = linear(
-                rms_norm(hidden, layer.post_norm, config.rms_norm_eps), layer.gate_up, layer.gate_up_bias
-            ).chunk(2, dim=-1)
-            hidden = hidden + linear(silu(gate) * up, layer.down, layer.down_bias)
-        wanted = hidden.index_select(0, step.logit_indices)
-        return linear(rms_norm(wanted, weights.norm, config.rms_norm_eps), weights.head)
+            residual, normed = backend.add_norm(residual, delta, layer.input_norm)
+            mixed = layer.output(backend.attend(index, layer, layer.qkv(normed)))
+            residual, normed = backend.add_norm(residual, mixed, layer.post_norm)
+            delta = layer.down(backend.silu_mul(layer.gate_up(normed)))
+        wanted = (x.index_select(0, step.logit_indices) for x in (residual, delta) if x is not None)
+        return weights.head(backend.add_norm(next(wanted), next(wanted, None), weights.norm)[1])
 
-    def _project(self, hidden: Tensor, layer: LayerWeights, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """hidden [num_tokens, hidden] -> queries, keys (rotated) and values [num_tokens, heads, head_dim]."""
-        config = self.config
-        normed = rms_norm(hidden, layer.input_norm, config.rms_norm_eps)
-        sizes = [config.q_size, config.kv_size, config.kv_size]
-        queries, keys, values = (
-            x.view(len(x), -1, config.head_dim)
-            for x in torch.split(linear(normed, layer.qkv, layer.qkv_bias), sizes, dim=-1)
-        )
-        if layer.q_norm is not None and layer.k_norm is not None:
-            queries = rms_norm(queries, layer.q_norm, config.rms_norm_eps)
-            keys = rms_norm(keys, layer.k_norm, config.rms_norm_eps)
-        return rotate(queries, cos, sin), rotate(keys, cos, sin), values
+    def _backend(self, step: StepInput, cache: KVCache) -> StepBackend:
+        if self.native is not None:
+            return NativeBackend(self.native, self.config, self._rope, step, cache)
+        return TorchBackend(self.config, self._rope, step, cache)

@@ -107,9 +107,13 @@ class Rope:
 
     def angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """positions int64 [num_tokens] -> cos, sin [num_tokens, 1, head_dim] in the model's dtype."""
+        cos, sin = (torch.cat((x, x), dim=-1)[:, None, :].to(self._dtype) for x in self.half_angles(positions))
+        return cos, sin
+
+    def half_angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """positions int64 [num_tokens] -> cos, sin float32 [num_tokens, head_dim / 2]."""
         angles = positions.float()[:, None] * self._frequencies
-        angles = torch.cat((angles, angles), dim=-1)[:, None, :]
-        return (angles.cos() * self._factor).to(self._dtype), (angles.sin() * self._factor).to(self._dtype)
+        return angles.cos() * self._factor, angles.sin() * self._factor
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

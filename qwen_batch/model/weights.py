@@ -17,24 +17,21 @@ from torch import Tensor
 
 from qwen_batch.errors import ModelError
 from qwen_batch.model.config import ModelConfig
+from qwen_batch.model.linear import Linear, make_linear
 
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """One decoder layer. Projections are [out, in], as torch's linear wants them."""
+    """One decoder layer."""
 
     input_norm: Tensor  # [hidden]
-    qkv: Tensor  # [q_size + 2 * kv_size, hidden]
-    qkv_bias: Tensor | None
+    qkv: Linear  # hidden -> q_size + 2 * kv_size
     q_norm: Tensor | None  # [head_dim]
     k_norm: Tensor | None  # [head_dim]
-    output: Tensor  # [hidden, q_size]
-    output_bias: Tensor | None
+    output: Linear  # q_size -> hidden
     post_norm: Tensor  # [hidden]
-    gate_up: Tensor  # [2 * intermediate, hidden]
-    gate_up_bias: Tensor | None
-    down: Tensor  # [hidden, intermediate]
-    down_bias: Tensor | None
+    gate_up: Linear  # hidden -> 2 * intermediate
+    down: Linear  # intermediate -> hidden
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ class Weights:
     embedding: Tensor  # [vocab, hidden]
     layers: tuple[LayerWeights, ...]
     norm: Tensor  # [hidden]
-    head: Tensor  # [vocab, hidden]; the same tensor as `embedding` when they are tied
+    head: Linear  # hidden -> vocab; the embedding's weights when they are tied
 
     @property
     def dtype(self) -> torch.dtype:
@@ -141,22 +138,20 @@ class _Loader:
         qkv_sizes = (config.q_size, config.kv_size, config.kv_size)
         gate_up, gate_up_sizes = [f"{mlp}{name}_proj" for name in ("gate", "up")], (config.intermediate_size,) * 2
 
-        def biases(there: bool, names: Sequence[str], sizes: Sequence[int]) -> Tensor | None:
-            return self.read([f"{name}.bias" for name in names], sizes) if there else None
+        def linear(names: Sequence[str], sizes: Sequence[int], width: int, has_bias: bool) -> Linear:
+            weight = self.read([f"{name}.weight" for name in names], sizes, width)
+            bias = self.read([f"{name}.bias" for name in names], sizes) if has_bias else None
+            return make_linear(weight, bias)
 
         return LayerWeights(
             input_norm=self.read([at + "input_layernorm.weight"], [hidden]),
-            qkv=self.read([f"{name}.weight" for name in qkv], qkv_sizes, hidden),
-            qkv_bias=biases(config.qkv_bias, qkv, qkv_sizes),
+            qkv=linear(qkv, qkv_sizes, hidden, config.qkv_bias),
             q_norm=self.read([attention + "q_norm.weight"], [heads]) if config.qk_norm else None,
             k_norm=self.read([attention + "k_norm.weight"], [heads]) if config.qk_norm else None,
-            output=self.read([attention + "o_proj.weight"], [hidden], config.q_size),
-            output_bias=biases(config.output_bias, [attention + "o_proj"], [hidden]),
+            output=linear([attention + "o_proj"], [hidden], config.q_size, config.output_bias),
             post_norm=self.read([at + "post_attention_layernorm.weight"], [hidden]),
-            gate_up=self.read([f"{name}.weight" for name in gate_up], gate_up_sizes, hidden),
-            gate_up_bias=biases(config.mlp_bias, gate_up, gate_up_sizes),
-            down=self.read([mlp + "down_proj.weight"], [hidden], config.intermediate_size),
-            down_bias=biases(config.mlp_bias, [mlp + "down_proj"], [hidden]),
+            gate_up=linear(gate_up, gate_up_sizes, hidden, config.mlp_bias),
+            down=linear([mlp + "down_proj"], [hidden], config.intermediate_size, config.mlp_bias),
         )
 
 
@@ -171,4 +166,4 @@ def load_weights(folder: Path, config: ModelConfig, dtype: torch.dtype, device: 
     if not config.tie_word_embeddings:
         head = loader.read(["lm_head.weight"], [config.vocab_size], config.hidden_size)
     checkpoint.check_all_used()
-    return Weights(embedding, layers, norm, head)
+    return Weights(embedding, layers, norm, make_linear(head))

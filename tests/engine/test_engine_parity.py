@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from qwen_batch.records import Completion, SamplingParams
 OUTPUT_TOKENS = 24
 LENGTHS = (1, 2, 15, 16, 17, 33, 64, 130, 301, 600)
 
-Load = Callable[..., Engine]
+OPTIONS: dict[str, Any] = {"device": "cpu", "dtype": "float32"}
 
 
 @lru_cache(maxsize=8)
@@ -49,6 +49,14 @@ def folder(request: pytest.FixtureRequest) -> Path:
     return path
 
 
+@pytest.fixture(params=["torch", "auto"], autouse=True)
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every test of this file runs through torch and through what this machine takes by itself."""
+    name: str = request.param
+    monkeypatch.setitem(OPTIONS, "backend", name)
+    return name
+
+
 @pytest.fixture
 def prompts() -> list[tuple[int, ...]]:
     return make_prompts(LENGTHS)
@@ -61,7 +69,7 @@ def make_prompts(lengths: Sequence[int], *, shared: int = 0, seed: int = 1) -> l
 
 
 def run(folder: Path, prompts: Sequence[tuple[int, ...]], **options: Any) -> tuple[Engine, list[Completion]]:
-    engine = Engine.load_folder(folder, EngineConfig(**{"device": "cpu", "dtype": "float32", **options}))
+    engine = Engine.load_folder(folder, EngineConfig(**{**OPTIONS, **options}))
     params = SamplingParams(max_tokens=OUTPUT_TOKENS, ignore_eos=True)
     completions = engine.generate(prompts, params)
     engine.check_blocks()
@@ -188,7 +196,7 @@ def engine_logits(folder: Path, prompt: tuple[int, ...]) -> torch.Tensor:
 
 
 def test_demo_equals_transformers(demo_model: Path) -> None:
-    engine = Engine.load_folder(demo_model, EngineConfig(device="cpu", dtype="float32", max_num_batched_tokens=64))
+    engine = Engine.load_folder(demo_model, EngineConfig(**OPTIONS, max_num_batched_tokens=64))
     texts = ("The capital of France is", "This agreement is made between " * 12, "请列出合同的当事人", "def f(x):")
     prompts = [tuple(engine.tokenizer.encode(text)) for text in texts]
     completions = engine.generate(prompts, SamplingParams(max_tokens=12, ignore_eos=True))

@@ -40,6 +40,19 @@ def test_greedy_takes_the_largest() -> None:
     assert sample(logits, sequences) == logits.argmax(-1).tolist()
 
 
+def test_the_faster_argmax_serves_plain_greedy_rows_alone() -> None:
+    logits = random_logits(3)
+    logits[1, 0] = float("nan")
+
+    def argmax(rows: torch.Tensor) -> torch.Tensor:
+        return torch.tensor([-1 if row.isnan().any() else 7 for row in rows])
+
+    plain = make_sequence(SamplingParams())
+    assert sample(logits, [plain] * 3, argmax) == [7, None, 7]
+    for other in (SamplingParams(temperature=0.5), SamplingParams(presence_penalty=1.0)):
+        assert sample(logits, [plain, plain, make_sequence(other)], argmax)[0] == logits[0].argmax()
+
+
 def test_a_row_with_nan_is_named_and_spoils_no_other() -> None:
     logits = random_logits(3)
     logits[1, 7] = float("nan")

@@ -47,11 +47,13 @@ def test_projections_are_fused_in_order(tiny_qwen2: Path) -> None:
     tensors = load_file(tiny_qwen2 / "model.safetensors")
     for index, layer in enumerate(weights.layers):
         at = f"model.layers.{index}."
-        for suffix, fused in (("weight", layer.qkv), ("bias", layer.qkv_bias)):
+        for suffix, fused in (("weight", layer.qkv.weight), ("bias", layer.qkv.bias)):
             parts = [tensors[f"{at}self_attn.{name}_proj.{suffix}"] for name in "qkv"]
             assert torch.equal(fused, torch.cat(parts))
-        assert torch.equal(layer.gate_up, torch.cat([tensors[f"{at}mlp.{n}_proj.weight"] for n in ("gate", "up")]))
-    assert weights.head is not weights.embedding
+        assert torch.equal(
+            layer.gate_up.weight, torch.cat([tensors[f"{at}mlp.{n}_proj.weight"] for n in ("gate", "up")])
+        )
+    assert not torch.equal(weights.head.weight, weights.embedding)
 
 
 def test_shards_hold_the_same_as_one_file(tmp_path: Path) -> None:
@@ -59,13 +61,13 @@ def test_shards_hold_the_same_as_one_file(tmp_path: Path) -> None:
     many = make_tiny_model(tmp_path / "many", "qwen3", tie_word_embeddings=False, sharded=True)
     assert len(list(many.glob("*.safetensors"))) > 1
     first, second = load(one), load(many)
-    assert torch.equal(first.head, second.head)
-    assert all(torch.equal(a.qkv, b.qkv) for a, b in zip(first.layers, second.layers, strict=True))
+    assert torch.equal(first.head.weight, second.head.weight)
+    assert all(torch.equal(a.qkv.weight, b.qkv.weight) for a, b in zip(first.layers, second.layers, strict=True))
 
 
 def test_tied_head_is_the_same_tensor(folder: Path) -> None:
     weights = load(folder)
-    assert weights.head is weights.embedding
+    assert weights.head.weight is weights.embedding
 
 
 def test_missing_tensor(folder: Path) -> None:

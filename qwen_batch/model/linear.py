@@ -1,0 +1,64 @@
+"""Matrix products with weights: y = x W^T + b."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+# The number of rows for which oneDNN lays packed weights out. Packed for 64, two Zen 4 cores were within 10 % of the
+# layout for the actual number at 1, 16, 64, 300 and 1,024 rows (2026-11-29).
+PACKED_ROWS = 64
+
+
+class Linear(Protocol):
+    """[rows, in] -> [rows, out]."""
+
+    def __call__(self, x: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlainLinear:
+    """Weights as they are stored."""
+
+    weight: Tensor  # [out, in]
+    bias: Tensor | None = None  # [out]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight, self.bias)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedLinear:
+    """Weights in the layout that oneDNN computes with, so that no call rearranges them.
+
+    Measured on one Zen 4 core, bfloat16, weights out of cache, [3072, 576]: 151 GFLOP/s against 83 at 16 rows, 193
+    against 158 at 64, the same from 512 on (2026-11-29).
+    """
+
+    packed: Tensor
+    bias: Tensor | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+        return result
+
+
+def make_linear(weight: Tensor, bias: Tensor | None = None) -> Linear:
+    """Packed where that is known to be faster (bfloat16 on a CPU with oneDNN), else plain."""
+    if not can_pack(weight):
+        return PlainLinear(weight, bias)
+    return PackedLinear(torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_ROWS), bias)
+
+
+def can_pack(weight: Tensor) -> bool:
+    return (
+        weight.device.type == "cpu"
+        and weight.dtype == torch.bfloat16
+        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+        and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    )
