@@ -5,6 +5,7 @@ Everything heavy is imported by the command that needs it, so that `--help` and 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from enum import StrEnum
@@ -66,7 +67,8 @@ def main() -> None:
     try:
         app()
     except QwenBatchError as error:
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it is None where the caller has closed it
+            sys.stdout.flush()
         print(f"qwen-batch: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
 
@@ -117,7 +119,7 @@ def run(
     from qwen_batch.operate.summary import format_summary
     from qwen_batch.pipeline import RunOptions, run_job
 
-    configure_logging(quiet=quiet, verbose=verbose, log_format=log_format.value)
+    logger = configure_logging(quiet=quiet, verbose=verbose, log_format=log_format.value)
     options = RunOptions(
         inputs=tuple(inputs or ()),
         to_stdout=output == "-",
@@ -127,7 +129,9 @@ def run(
         quiet=quiet,
     )
     summary = run_job(_load_job(job, overrides, output), options)
-    if not quiet:
+    if log_format is LogFormat.json:
+        logger.info("the run is done", extra={"event": "summary", **dataclasses.asdict(summary)})
+    elif not quiet:
         print(format_summary(summary), file=sys.stderr)
     raise typer.Exit(summary.exit_code)
 

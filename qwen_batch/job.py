@@ -159,7 +159,7 @@ class SamplingSection(Section):
     """How the answer's tokens are chosen."""
 
     max_tokens: Annotated[int, BeforeValidator(parse_size), Field(ge=1)] = 512
-    temperature: float = Field(default=0.0, ge=0)
+    temperature: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """0 is greedy: the same answer every night."""
     top_k: int = Field(default=0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
@@ -327,11 +327,7 @@ def _apply_override(data: dict[str, Any], override: str) -> None:
     names = key.strip().split(".")
     if not equals or not all(names):
         raise JobError(f"-o {override}: write it as key=value, for example -o sampling.max_tokens=200")
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        value = text
-    target = data
+    target, value = data, _override_value(names, text)
     _expand_short_forms(data)
     for depth, name in enumerate(names[:-1]):
         inner = target.setdefault(name, {})
@@ -339,6 +335,29 @@ def _apply_override(data: dict[str, Any], override: str) -> None:
             raise JobError(f"-o {override}: {'.'.join(names[: depth + 1])} is a single value, it has no keys")
         target = inner
     target[names[-1]] = value
+
+
+def _override_value(names: Sequence[str], text: str) -> object:
+    """The value in YAML; where the key takes text, the text as it stands, unless it is quoted or a mapping."""
+    if _takes_text(names) and not text.strip().startswith(("'", '"', "{")):
+        return text
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def _takes_text(names: Sequence[str]) -> bool:
+    if tuple(names) in {("model",), ("prompt",)}:
+        return True
+    model: Any = Job
+    for name in names[:-1]:
+        field = model.model_fields.get(name)
+        model = field.annotation if field else None
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            return False
+    field = model.model_fields.get(names[-1])
+    return field is not None and field.annotation in (str, str | None)
 
 
 def _expand_short_forms(data: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from qwen_batch.answer.parse import parse_answer
 from qwen_batch.answer.rows import RunFacts, answered_row, failed_row
 from qwen_batch.calls import Answered, CallBook
+from qwen_batch.errors import UsageError
 from qwen_batch.feed import Exhausted, Feed, PlannerWanted, Ready, Unchanged
 from qwen_batch.job import Job
 from qwen_batch.model.registry import ModelFiles, model_sha256, resolve_model
@@ -90,6 +91,8 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
 def _open_sink(job: Job, options: RunOptions, folder: Path) -> RowSink:
     output = job.output
     if options.to_stdout:
+        if sys.stdout is None:
+            raise UsageError("--output - needs standard output, which is closed")
         return JsonlWriter(sys.stdout.buffer, output.format, metadata=output.metadata)
     return ResultStore.open(
         folder,
@@ -103,6 +106,8 @@ def _open_sink(job: Job, options: RunOptions, folder: Path) -> RowSink:
 
 def _open_stdin() -> BinaryIO:
     # Not sys.stdin.buffer: the interpreter aborts at its end when a thread is still waiting inside that.
+    if sys.stdin is None:  # descriptor 0 may by now be any file that we opened ourselves
+        raise UsageError("`-` among the inputs needs standard input, which is closed")
     return open(0, "rb", closefd=False)
 
 

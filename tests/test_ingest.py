@@ -36,7 +36,7 @@ def write_pdf(path: Path, pages: list[list[str]], encrypt: str | None = None) ->
 def ingest(*paths: Path, **settings: Any) -> dict[str, CleanDocument | Failure]:
     worker = Ingest(InputSection(workers=2, **settings), CleanSection())
     results = list(worker.iter_clean(iter_inputs([str(path) for path in paths])))
-    by_id = {result.doc_id: result for result in results}
+    by_id = {result.doc_id.rpartition("/")[2]: result for result in results}
     assert len(by_id) == len(results)
     return by_id
 

@@ -159,6 +159,26 @@ def test_overrides(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["Classify: good or bad", "42", "yes", "What? #1", "null", "[a]", "a, b", " spaced ", "- item"]
+)
+@pytest.mark.parametrize("key", ["prompt.question", "prompt", "prompt.system"])
+def test_an_override_of_a_text_is_taken_as_it_stands(tmp_path: Path, key: str, text: str) -> None:
+    job = load_job(write(tmp_path, MINIMAL), [f"{key}={text}"])
+    assert (job.prompt.system if key == "prompt.system" else job.prompt.question) == text
+
+
+def test_an_override_of_a_text_may_be_quoted_or_a_mapping(tmp_path: Path) -> None:
+    path = write(tmp_path, MINIMAL)
+    assert load_job(path, ['prompt.question="a\\nb"']).prompt.question == "a\nb"
+    assert load_job(path, ["prompt={question: a, system: b}"]).prompt.system == "b"
+
+
+def test_infinite_temperature_is_refused_by_line(tmp_path: Path) -> None:
+    expected = "job.yaml:3: sampling.temperature: Input should be a finite number"
+    assert message(tmp_path, MINIMAL + "sampling: {temperature: .inf}\n") == expected
+
+
+@pytest.mark.parametrize(
     ("override", "expected"),
     [
         (

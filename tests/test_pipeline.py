@@ -65,7 +65,7 @@ def put(job: Path, name: str, text: str) -> Path:
 def rows(job: Path) -> dict[str, dict[str, Any]]:
     table = pq.read_table(job.parent / "out/results").to_pylist()
     assert len({row["doc_id"] for row in table}) == len(table)
-    return {row["doc_id"]: row for row in table}
+    return {row["doc_id"].removeprefix("inbox/"): row for row in table}
 
 
 def fingerprint(job: Path) -> dict[str, str]:
@@ -182,7 +182,7 @@ def test_trouble_costs_the_troublesome_alone(job: Path, run_cli: RunCli) -> None
         "bad_lines.jsonl:3": "bad_record",
         "L-4": "bad_record",
         "bad_lines.jsonl:6": "bad_record",
-        "L-1@bad_lines.jsonl:5": "duplicate_id",
+        "L-1@inbox/bad_lines.jsonl:5": "duplicate_id",
     }
     assert all(found[name]["answer"] is None and found[name]["error"] for name in errors)
     assert set(found) - set(errors) == {"good.pdf", "good.txt", "L-1", "L-7"}
@@ -223,7 +223,9 @@ def test_a_document_is_merged_while_others_are_still_read(job: Path, run_cli: Ru
     run_cli("run", job, "-o", long, "-o", "engine.max_num_seqs=1", "-o", "output={dir: out, completions: true}")
     calls = pq.read_table(job.parent / "out/completions").to_pylist()
     order = [(call["doc_id"], call["level"]) for call in calls]
-    earlier, later = ("first.txt", "second.txt") if order[0][0] == "first.txt" else ("second.txt", "first.txt")
+    earlier, later = ("inbox/first.txt", "inbox/second.txt")
+    if order[0][0] != earlier:
+        earlier, later = later, earlier
     last_part = max(at for at, call in enumerate(order) if call == (later, 0))
     assert order.index((earlier, 1)) < last_part
 
@@ -268,6 +270,57 @@ def test_openai_batch_is_answered_in_kind(job: Path, run_cli: RunCli, capfdbinar
     run_cli("run", job, "-q", "-o", "output.format=openai-batch")
     (line,) = (job.parent / "out/openai-batch.jsonl").read_bytes().splitlines()
     assert json.loads(line)["response"]["body"]["choices"] == answer["response"]["body"]["choices"]
+
+
+def test_the_json_log_is_json_to_its_last_line(job: Path, run_cli: RunCli, capfd: pytest.CaptureFixture[str]) -> None:
+    put(job, "a.txt", "First text.")
+    run_cli("run", job, "--log-format", "json")
+    events = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    assert events[-1]["event"] == "summary"
+    assert events[-1]["ok"] + events[-1]["flagged"] == 1
+
+
+def test_a_document_keeps_its_row_when_others_come_and_go(job: Path, run_cli: RunCli) -> None:
+    for folder in ("A", "B"):
+        (job.parent / folder).mkdir()
+    inputs = [job.parent / "A", job.parent / "B"]
+    (job.parent / "B/x.txt").write_text("beta")
+    run_cli("run", job, *inputs)
+    before = rows(job)
+    (job.parent / "A/x.txt").write_text("alpha")
+    run_cli("run", job, *reversed(inputs))
+    (job.parent / "A/x.txt").unlink()
+    run_cli("run", job, *inputs)
+    after = rows(job)
+    assert set(after) == {"A/x.txt", "B/x.txt"}
+    assert after["B/x.txt"] == before["B/x.txt"]
+
+
+def test_short_records_run_where_no_document_could_be_divided(job: Path, run_cli: RunCli) -> None:
+    put(job, "short.txt", "Short.")
+    put(job, "long.txt", WORDS * 40)
+    assert run_cli("run", job, "-o", "sampling={max_tokens: 1900, stop_token_ids: [0, 1, 2, 3, 4, 5, 6]}") == 3
+    found = rows(job)
+    assert found["short.txt"]["status"] in ("ok", "flagged")
+    assert (found["long.txt"]["error_type"], found["long.txt"]["stage"]) == ("too_long", "plan")
+    assert "leave no room for parts" in found["long.txt"]["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "closed", "message"),
+    [
+        (["inbox", "--output", "-"], ">&-", "--output - needs standard output, which is closed"),
+        (["-"], "<&-", "`-` among the inputs needs standard input, which is closed"),
+        (["inbox", "--output", "-"], ">/dev/full", "rows that are not out are lost"),
+    ],
+)
+def test_closed_or_full_streams_are_said(job: Path, arguments: list[str], closed: str, message: str) -> None:
+    put(job, "a.txt", "First text.")
+    command = f'"{sys.executable}" -m qwen_batch.cli run job.yaml {" ".join(arguments)} -q {closed}'
+    done = subprocess.run(["sh", "-c", command], cwd=job.parent, capture_output=True, text=True, check=False)
+    assert done.returncode in (1, 2)
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_limit(job: Path, run_cli: RunCli) -> None:

@@ -8,6 +8,7 @@ One step is: schedule -> run -> share full blocks -> append tokens -> finish wha
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,6 +146,8 @@ class Engine:
 
         Raises UsageError when `sampling` is a list of another length.
         """
+        if isinstance(prompts, str):
+            raise UsageError("generate takes a list of prompts; for one, write generate([prompt])")
         params = sampling or SamplingParams()
         each = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)
         if len(each) != len(prompts):
@@ -216,7 +219,12 @@ class Engine:
         self._blocks.check(self._scheduler.running)
 
     def _token_ids(self, prompt: Prompt) -> Sequence[int]:
-        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+        if isinstance(prompt, str):
+            return self.tokenizer.encode(prompt)
+        try:
+            return [operator.index(token) for token in prompt]
+        except TypeError:
+            raise UsageError(f"a prompt is a text or a list of token ids, not {prompt!r:.60}") from None
 
     def _refusal(self, request: Request) -> Completion | None:
         length, answer = len(request.prompt_token_ids), request.sampling.max_tokens

@@ -43,6 +43,7 @@ class Context:
     threshold: int | None  # tokens of a whole prompt; None: what fits
     map_max_tokens: int | None  # None: as long as the answer
     answer_text: Callable[[Completion], str]
+    why_indivisible: str | None = None  # set where no document can be divided in this window
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
         return self.tokenizer.encode_chat(messages, self.thinking)
@@ -82,6 +83,8 @@ def split_into_parts(context: Context, document: CleanDocument, sampling: Sampli
             f"an answer of up to {sampling.max_tokens} tokens leaves no room for the document in the window of "
             f"{context.window}; ask for fewer with max_tokens",
         )
+    if context.why_indivisible is not None:
+        raise DocumentError("too_long", f"it does not fit as a whole, and {context.why_indivisible}")
     limit = context.window - context.map_sampling(sampling).max_tokens
     size = min(context.chunk_size, context.map_room(document, sampling))
     while size >= MIN_CHUNK_SIZE:

@@ -146,10 +146,13 @@ class Planner:
         room = context.map_room(NO_DOCUMENT, sampling)
         longest = max(sampling.max_tokens, context.map_sampling(sampling).max_tokens)
         if room < MIN_CHUNK_SIZE or context.reduce_room(NO_DOCUMENT, longest) < 2 * MIN_CHUNK_SIZE:
-            raise JobError(
-                f"long_documents: in a window of {context.window} tokens the prompts and answers of up to {longest} "
-                "leave no room for parts; lower sampling.max_tokens or long_documents.map_max_tokens"
+            # Documents that fit as they are need no parts; one that does not fails by itself.
+            reason = (
+                f"in a window of {context.window} tokens the prompts and answers of up to {longest} leave no room for "
+                "parts; lower sampling.max_tokens or long_documents.map_max_tokens"
             )
+            self._context = replace(context, why_indivisible=reason)
+            return
         chunk_size = section.chunk_size
         if "chunk_size" not in named:
             chunk_size = max(MIN_CHUNK_SIZE, min(chunk_size, room, section.threshold or chunk_size))

@@ -22,15 +22,8 @@ __all__ = ["FileItem", "iter_inputs"]
 logger = logging.getLogger(__name__)
 
 STDIN = "-"
+STDIN_NAME = "stdin"
 GLOB_CHARACTERS = "*?["
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Found:
-    """A file that a path of the user's matches."""
-
-    path: Path
-    base: Path  # what its doc_id is relative to
 
 
 def iter_inputs(paths: Sequence[str], stdin: BinaryIO | None = None) -> Iterator[Item]:
@@ -39,37 +32,74 @@ def iter_inputs(paths: Sequence[str], stdin: BinaryIO | None = None) -> Iterator
     A path is a file, a folder (searched through), a glob, or `-` for JSON lines on `stdin`. Whatever cannot become a
     document is a Failure, so that nothing that was named is missing from the results.
     """
+    names = _Names([path for path in paths if path != STDIN])
     ids = _Ids()
     seen_files: set[int] = set()
     stdin_done = False
     for path in paths:
         if path == STDIN:
             if not stdin_done:
-                yield from (ids.claim(item) for item in iter_records(_needed(stdin), "stdin", Path.cwd()))
+                yield from (
+                    ids.claim(item, STDIN_NAME) for item in iter_records(_needed(stdin), STDIN_NAME, Path.cwd())
+                )
             stdin_done = True
             continue
         matched = False
         for found in _iter_files(path):
             matched = True
             if isinstance(found, Failure):
-                yield ids.claim(found)
+                yield ids.claim(found, found.source)
                 continue
-            key = _hash(os.path.realpath(found.path))
+            key = _hash(os.path.abspath(found))
             if key not in seen_files:
                 seen_files.add(key)
-                yield from _iter_file(found, ids)
+                yield from _iter_file(found, names.doc_id(found), ids)
         if not matched:
-            yield from (ids.claim(failure) for failure in _nothing_found(path))
+            yield from (ids.claim(failure, failure.source) for failure in _nothing_found(path, names))
 
 
-def _nothing_found(path: str) -> Iterator[Failure]:
+class _Names:
+    """The doc_ids of files: the folder that an input searches, by its name, and the path below it.
+
+    They follow from the inputs alone, never from which files are there, so that a document keeps its doc_id when others
+    come and go. Where two of the folders have the same name, as many of their parents are named as tell them apart; an
+    input inside the folder of another counts as part of that.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        bases = {Path(os.path.abspath(_base(path))) for path in paths}
+        self._roots = {base for base in bases if bases.isdisjoint(base.parents)}
+        self._labels = {root: self._label(root) for root in self._roots}
+
+    def doc_id(self, path: Path) -> str:
+        absolute = Path(os.path.abspath(path))
+        root = next(parent for parent in absolute.parents if parent in self._roots)
+        return printable(Path(self._labels[root], absolute.relative_to(root)).as_posix())
+
+    def _label(self, root: Path) -> str:
+        parts = root.parts[1:]
+        for count in range(1, len(parts) + 1):
+            if all(other == root or other.parts[1:][-count:] != parts[-count:] for other in self._roots):
+                return "/".join(parts[-count:])
+        return "/".join(parts)
+
+
+def _base(path: str) -> Path:
+    """The folder that an input searches; of a file, the folder that it is in."""
+    here = Path(path)
+    if here.is_dir():
+        return here
+    return _fixed_base(here) if _is_glob(path) and not os.path.lexists(path) else here.parent
+
+
+def _nothing_found(path: str, names: _Names) -> Iterator[Failure]:
     """An empty folder, or a glob without a match, is a quiet night; a path that does not exist is a failed row."""
     name = printable(path)
     if os.path.isdir(path) or (_is_glob(path) and _fixed_base(Path(path)).is_dir()):
         logger.warning("%s: no files there", name)
         return
     message = f"{name}: no such file or folder; paths in a job file are relative to that file"
-    yield Failure(name, name, "read", "not_found", message)
+    yield Failure(name if _is_glob(path) else names.doc_id(Path(path)), name, "read", "not_found", message)
 
 
 def _is_glob(path: str) -> bool:
@@ -82,25 +112,25 @@ def _needed(stdin: BinaryIO | None) -> BinaryIO:
     return stdin
 
 
-def _iter_files(path: str) -> Iterator[_Found | Failure]:
+def _iter_files(path: str) -> Iterator[Path | Failure]:
     """Files that one path of the user's matches, in sorted order, hidden ones left out of folders and globs."""
     here = Path(path)
     if here.is_dir():
-        yield from _iter_folder(here, here)
+        yield from _iter_folder(here)
     elif os.path.lexists(path):
-        yield _Found(here, here.parent)
+        yield here
     elif _is_glob(path):
         base = _fixed_base(here)
         pattern = str(here.relative_to(base))
         for match in sorted(base.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)):
             hidden = any(part.startswith(".") for part in match.relative_to(base).parts)
             if match.is_file() and (not hidden or "/." in f"/{pattern}"):
-                yield _Found(match, base)
+                yield match
             elif match.is_dir() and not hidden and "**" not in pattern:
-                yield from _iter_folder(match, base)
+                yield from _iter_folder(match)
 
 
-def _iter_folder(folder: Path, base: Path) -> Iterator[_Found | Failure]:
+def _iter_folder(folder: Path) -> Iterator[Path | Failure]:
     """All files below a folder. Links to folders are followed, but no folder is entered twice."""
     entered = {os.path.realpath(folder)}
     errors: list[OSError] = []
@@ -112,7 +142,7 @@ def _iter_folder(folder: Path, base: Path) -> Iterator[_Found | Failure]:
         for file in sorted(files):
             path = Path(name, file)
             if not file.startswith(".") and (path.is_file() or not path.exists()):
-                yield _Found(path, base)
+                yield path
     for error in errors:
         where = printable(str(error.filename))
         message = f"this folder cannot be searched: {error.strerror}; its files are missing from the results"
@@ -129,28 +159,26 @@ def _fixed_base(pattern: Path) -> Path:
     return Path(*fixed)
 
 
-def _iter_file(found: _Found, ids: _Ids) -> Iterator[Item]:
-    source = printable(str(found.path))
-    doc_id = printable(Path(os.path.relpath(found.path, found.base)).as_posix())
+def _iter_file(path: Path, doc_id: str, ids: _Ids) -> Iterator[Item]:
+    source = printable(str(path))
     try:
-        if not stat.S_ISREG(found.path.stat().st_mode):
-            yield ids.claim(Failure(doc_id, source, "read", "unsupported", "not a regular file"))
+        if not stat.S_ISREG(path.stat().st_mode):
+            yield ids.claim(Failure(doc_id, source, "read", "unsupported", "not a regular file"), source)
             return
-        kind = kind_of(found.path)
+        kind = kind_of(path)
         if kind == "jsonl":
-            with found.path.open("rb") as stream:
-                yield from (ids.claim(item) for item in iter_records(stream, source, found.path.parent))
+            with path.open("rb") as stream:
+                yield from (ids.claim(item, doc_id) for item in iter_records(stream, source, path.parent, doc_id))
             return
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}; check that it exists and that you may read it"
-        yield ids.claim(Failure(doc_id, source, "read", "unreadable", message))
+        yield ids.claim(Failure(doc_id, source, "read", "unreadable", message), source)
         return
-    own = ids.free_name(doc_id, found.path, source)
     if kind is None:
-        message = f"files of this kind are not read: {_suffix(found.path)}; convert it to PDF or text"
-        yield ids.claim(Failure(own, source, "read", "unsupported", message))
+        message = f"files of this kind are not read: {_suffix(path)}; convert it to PDF or text"
+        yield ids.claim(Failure(doc_id, source, "read", "unsupported", message), source)
     else:
-        yield ids.claim(FileItem(own, found.path, source))
+        yield ids.claim(FileItem(doc_id, path, source), source)
 
 
 def _suffix(path: Path) -> str:
@@ -168,22 +196,17 @@ class _Ids:
         self._places: dict[int, int] = {}  # hash of a doc_id -> index into _sources << 32 | line
         self._sources: list[str] = []
 
-    def free_name(self, doc_id: str, path: Path, source: str) -> str:
-        """The doc_id of a file, with parent folders in front until no other document has it."""
-        parents = [printable(part) for part in path.absolute().parent.parts[1:]]
-        extra = len(parents) - doc_id.count("/")
-        while _hash(doc_id) in self._places and extra > 0:
-            extra -= 1
-            doc_id = f"{parents[extra]}/{doc_id}"
-        return doc_id if _hash(doc_id) not in self._places else f"{doc_id}@{source}"
+    def claim(self, item: Item, within: str) -> Item:
+        """The item, if its doc_id is new; else a Failure with an id of its own that says where the first is.
 
-    def claim(self, item: Item) -> Item:
-        """The item, if its doc_id is new; else a Failure with an id of its own that says where the first is."""
+        within: name of the file that a record stands in.
+        """
         place = self._places.get(_hash(item.doc_id))
         if place is None:
             self._remember(item)
             return item
-        other = f"{item.doc_id}@{item.source.rpartition('/')[2]}"
+        line = item.source.rpartition(":")[2]
+        other = f"{item.doc_id}@{within}:{line}" if line.isdecimal() else f"{item.doc_id}@{within}"
         if isinstance(item, Failure):
             renamed = dataclasses.replace(item, doc_id=other)
         else:

@@ -38,7 +38,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class Place:
     """Where a record stands."""
 
-    source_name: str
+    source_name: str  # path of the file as the user wrote it
+    name: str  # what the doc_ids of records without an id begin with
     line_number: int  # from 1
     base_dir: Path  # what the record's path is relative to
 
@@ -49,13 +50,13 @@ class Place:
     @property
     def doc_id(self) -> str:
         """For a record without an id of its own."""
-        return f"{self.source_name.rpartition('/')[2]}:{self.line_number}"
+        return f"{self.name}:{self.line_number}"
 
 
-def iter_records(stream: BinaryIO, source_name: str, base_dir: Path) -> Iterator[Item]:
+def iter_records(stream: BinaryIO, source_name: str, base_dir: Path, name: str | None = None) -> Iterator[Item]:
     """One item for each line that is not blank. Raises OSError where the stream itself cannot be read."""
     for line_number, line in _iter_lines(stream):
-        place = Place(source_name, line_number, base_dir)
+        place = Place(source_name, name or source_name.rpartition("/")[2], line_number, base_dir)
         if line is None:
             size = MAX_LINE_BYTES // 1024**2
             yield _failure(place, None, "bad_record", f"the line is longer than {size} MiB; put long texts in files")

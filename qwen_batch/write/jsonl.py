@@ -52,15 +52,14 @@ class JsonlWriter:
 
     def add_rows(self, items: Sequence[tuple[ResultRow, str]]) -> None:
         try:
-            with output_errors(Path("standard output")):
-                for row, _ in items:
-                    self._stream.write(self._line(row_to_dict(row)))
-                self._stream.flush()
-        except OutputError as error:
-            if isinstance(error.__cause__, BrokenPipeError):
-                self._mute()
+            for row, _ in items:
+                self._stream.write(self._line(row_to_dict(row)))
+            self._stream.flush()
+        except OSError as error:
+            self._mute()
+            if isinstance(error, BrokenPipeError):
                 raise StoppedError("the reader of standard output has gone away", signal.SIGPIPE) from None
-            raise
+            raise OutputError(f"standard output: {error.strerror or error}; rows that are not out are lost") from error
 
     def tick(self) -> None:
         pass

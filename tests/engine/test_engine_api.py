@@ -160,6 +160,12 @@ def test_a_seed_survives_preemption(tiny_qwen3: Path) -> None:
     assert [c.token_ids for c in tight] == [c.token_ids for c in roomy]
 
 
+@pytest.mark.parametrize("prompts", ["abc", [None], [3.5], [[1, 2, "a"]]])
+def test_what_is_no_prompt_is_refused_in_words(engine: Engine, prompts: object) -> None:
+    with pytest.raises(UsageError, match=r"generate takes a list of prompts|a prompt is a text or a list of token ids"):
+        engine.generate(prompts)  # type: ignore[arg-type]
+
+
 def test_an_id_in_flight_is_refused(engine: Engine) -> None:
     engine.add(Request("a", PROMPT))
     with pytest.raises(UsageError, match="request id 'a' is already in flight"):

@@ -25,7 +25,15 @@ with StopFlag() as flag:
 
 
 @pytest.fixture(autouse=True)
-def _keep_handlers() -> Iterator[None]:
+def _not_ignored() -> Iterator[None]:
+    """Under nohup SIGHUP is ignored from the start, which children inherit."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.fixture(autouse=True)
+def _keep_handlers(_not_ignored: None) -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     yield

@@ -13,8 +13,17 @@ from qwen_batch.read import FileItem, iter_inputs
 from qwen_batch.records import Document, Failure
 
 
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """A folder with a name that stays: doc_ids begin with it."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    return folder
+
+
 def ids(*paths: str | Path) -> list[str]:
-    return [item.doc_id for item in iter_inputs([str(path) for path in paths])]
+    """doc_ids, without the name of the folder that most tests search."""
+    return [item.doc_id.removeprefix("in/") for item in iter_inputs([str(path) for path in paths])]
 
 
 @pytest.fixture
@@ -29,15 +38,16 @@ def test_a_folder_is_searched_through_in_order(tree: Path) -> None:
     assert ids(tree) == ["a.txt", "b.txt", "no_suffix", "sub/a.txt", "sub/deep/c.md"]
 
 
-def test_a_file_is_named_by_its_name(tree: Path) -> None:
-    assert ids(tree / "sub" / "a.txt") == ["a.txt"]
+def test_a_file_is_named_by_its_folder_and_its_name(tree: Path) -> None:
+    assert next(iter_inputs([str(tree)])).doc_id == "in/a.txt"
+    assert ids(tree / "sub" / "a.txt") == ["sub/a.txt"]
 
 
 def test_a_glob_is_relative_to_its_fixed_part(tree: Path) -> None:
     assert ids(tree / "*.txt") == ["a.txt", "b.txt"]
     assert ids(tree / "**" / "*.txt") == ["a.txt", "b.txt", "sub/a.txt"]
     assert ids(tree / "s*" / "*.txt") == ["sub/a.txt"]
-    assert ids(tree / "sub" / "**") == ["a.txt", "deep/c.md"]
+    assert ids(tree / "sub" / "**") == ["sub/a.txt", "sub/deep/c.md"]
 
 
 def test_a_file_with_glob_characters_in_its_name(tmp_path: Path) -> None:
@@ -46,12 +56,37 @@ def test_a_file_with_glob_characters_in_its_name(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_named_twice_counts_once(tree: Path) -> None:
+    assert ids(tree / "a.txt", tree / "*.txt", tree / "sub" / ".." / "b.txt") == ["a.txt", "b.txt"]
+
+
+def test_a_link_to_a_file_is_a_document_of_its_own(tree: Path) -> None:
     (tree / "link.txt").symlink_to(tree / "a.txt")
-    assert ids(tree / "a.txt", tree / "*.txt") == ["a.txt", "b.txt"]
+    assert ids(tree / "*.txt") == ["a.txt", "b.txt", "link.txt"]
 
 
-def test_other_files_of_the_same_name_get_their_folders_in_front(tree: Path) -> None:
-    assert ids(tree / "a.txt", tree / "sub" / "a.txt") == ["a.txt", "sub/a.txt"]
+def test_a_document_keeps_its_doc_id_whatever_else_is_there(tmp_path: Path) -> None:
+    first, second = tmp_path / "A", tmp_path / "B"
+    for folder in (first, second):
+        folder.mkdir()
+    (second / "x.txt").write_text("beta")
+    alone = ids(first, second)
+    (first / "x.txt").write_text("alpha")
+    assert alone == ["B/x.txt"]
+    assert ids(first, second) == ["A/x.txt", "B/x.txt"]
+    assert ids(second, first) == ["B/x.txt", "A/x.txt"]
+
+
+def test_folders_of_the_same_name_are_told_apart_by_their_parents(tmp_path: Path) -> None:
+    folders = [tmp_path / parent / "inbox" for parent in ("p", "q")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "a.txt").write_text("x")
+    assert ids(*folders) == ["p/inbox/a.txt", "q/inbox/a.txt"]
+
+
+def test_an_input_inside_another_is_part_of_it(tree: Path) -> None:
+    assert ids(tree / "sub", tree) == ["sub/a.txt", "sub/deep/c.md", "a.txt", "b.txt", "no_suffix"]
+    assert ids(tree, tree / "sub") == ["a.txt", "b.txt", "no_suffix", "sub/a.txt", "sub/deep/c.md"]
 
 
 @pytest.mark.parametrize("name", ["none.pdf", "none/*.pdf", "none"])
@@ -59,7 +94,7 @@ def test_a_path_that_does_not_exist_is_a_failure(tmp_path: Path, name: str) -> N
     missing = str(tmp_path / name)
     (item,) = iter_inputs([missing])
     assert item == Failure(
-        missing,
+        missing if "*" in name else f"in/{name}",
         missing,
         "read",
         "not_found",
@@ -79,8 +114,8 @@ def test_kinds_that_are_not_read_are_failures(tmp_path: Path) -> None:
     (tmp_path / "b").write_bytes(b"\x89PNG\r\n")
     made = list(iter_inputs([str(tmp_path)]))
     assert [(item.doc_id, getattr(item, "error_type", None)) for item in made] == [
-        ("a.docx", "unsupported"),
-        ("b", "unsupported"),
+        ("in/a.docx", "unsupported"),
+        ("in/b", "unsupported"),
     ]
 
 
@@ -107,7 +142,7 @@ def test_a_broken_link_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere.txt")
     (item,) = iter_inputs([str(tmp_path)])
     assert isinstance(item, Failure)
-    assert (item.doc_id, item.error_type) == ("gone.txt", "unreadable")
+    assert (item.doc_id, item.error_type) == ("in/gone.txt", "unreadable")
 
 
 def test_what_is_not_a_regular_file(tmp_path: Path) -> None:
@@ -124,7 +159,7 @@ def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     except OSError:
         pytest.skip("the file system refuses such names")
     (item,) = iter_inputs([str(tmp_path)])
-    assert item.doc_id == "caf\\xe9.txt"
+    assert item.doc_id == "in/caf\\xe9.txt"
     assert item.source.encode()
 
 
@@ -132,7 +167,7 @@ def test_jsonl_files_and_standard_input(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"id":"1","text":"x"}\nbad\n')
     stdin = io.BytesIO(b'{"id":"2","text":"y"}\nbad\n')
     made = list(iter_inputs([str(tmp_path), "-"], stdin))
-    assert [item.doc_id for item in made] == ["1", "a.jsonl:2", "2", "stdin:2"]
+    assert [item.doc_id for item in made] == ["1", "in/a.jsonl:2", "2", "stdin:2"]
     assert made[2].source == "stdin:1"
 
 
@@ -164,13 +199,13 @@ def test_duplicate_ids_keep_the_first_and_name_it(tmp_path: Path) -> None:
     assert isinstance(first, Document)
     source = tmp_path / "a.jsonl"
     assert second == Failure(
-        "x@a.jsonl:2",
+        "x@in/a.jsonl:2",
         f"{source}:2",
         "read",
         "duplicate_id",
         f"the id 'x' is taken by {source}:1: ids must differ within a run",
     )
-    assert third.doc_id == "x@b.jsonl:2"
+    assert third.doc_id == "x@in/b.jsonl:2"
 
 
 def test_failures_have_ids_of_their_own(tmp_path: Path) -> None:
@@ -183,7 +218,7 @@ def test_failures_have_ids_of_their_own(tmp_path: Path) -> None:
 
 def test_a_record_may_not_take_the_id_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
-    (tmp_path / "b.jsonl").write_text('{"id":"a.txt","text":"1"}\n')
+    (tmp_path / "b.jsonl").write_text('{"id":"in/a.txt","text":"1"}\n')
     _, item = iter_inputs([str(tmp_path)])
     assert isinstance(item, Failure)
     assert item.error_type == "duplicate_id"

@@ -159,7 +159,7 @@ def test_a_full_disk_behind_standard_output() -> None:
         def write(self, data: Any) -> int:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with pytest.raises(OutputError, match="standard output: no space is left on the disk"):
+    with pytest.raises(OutputError, match="standard output: No space left on device; rows that are not out are lost"):
         JsonlWriter(Stream()).add_rows([(make_row(), "k")])
 
 
