@@ -178,6 +178,25 @@ def show(
 
 
 @app.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder of a run.", show_default=False)],
+) -> None:
+    """Check rows, parts, journal and audit log of an output folder against each other.
+
+    Exit code 0: clean; 3: something is wrong, and printed; 75: a run works there.
+    """
+    from qwen_batch.operate.lock import OutputLock
+    from qwen_batch.write.verify import verify as verify_folder
+
+    if not (folder / ".journal").is_dir():
+        raise UsageError(f"{folder}: is no output folder of a run (no .journal in it); name its output.dir")
+    with OutputLock(folder):
+        report = verify_folder(folder)
+    typer.echo(report.format())
+    raise typer.Exit(3 if report.problems else 0)
+
+
+@app.command()
 def bench(
     model: Annotated[str, typer.Option(help="`demo`, a Hugging Face id or a folder.")] = "demo",
     dtype: Annotated[DTypeName, typer.Option(help="Precision of both sides.")] = DTypeName.auto,

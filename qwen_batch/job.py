@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, field_validator
 
 from qwen_batch.errors import JobError, UsageError
 from qwen_batch.records import SamplingParams
@@ -95,6 +95,8 @@ class InputSection(Section):
     """Tried in turn on encrypted PDFs."""
     password_file: str | None = None
     """A file with one password a line, tried after `passwords`."""
+    missing: Literal["keep", "drop"] = "keep"
+    """Rows of documents that are no longer among the inputs: keep them, or drop them after a complete run."""
 
 
 class CleanSection(Section):
@@ -222,6 +224,28 @@ class OutputSection(Section):
     """Add the records' metadata to the table as a JSON column."""
 
 
+MIN_RETENTION_DAYS = 180
+
+
+class AuditSection(Section):
+    """The audit log in the output folder: one line for each document and event of a run."""
+
+    retention_days: int = 184
+    """Days that the log is kept; older files are removed. At least 180."""
+    text: bool = False
+    """Also write answers and thoughts into the log."""
+
+    @field_validator("retention_days")
+    @classmethod
+    def _long_enough(cls, days: int) -> int:
+        if days < MIN_RETENTION_DAYS:
+            raise ValueError(
+                f"the audit log is kept for half a year and more: write {MIN_RETENTION_DAYS} or a larger number, "
+                "and move the files of OUT/audit away yourself if they must go sooner"
+            )
+        return days
+
+
 class Job(Section):
     """One question, one model, a pile of documents, one table."""
 
@@ -236,6 +260,7 @@ class Job(Section):
     sampling: SamplingSection = SamplingSection()
     engine: EngineSection = EngineSection()
     output: OutputSection = OutputSection()
+    audit: AuditSection = AuditSection()
 
     @property
     def sha256(self) -> str:
