@@ -32,7 +32,9 @@ from qwen_batch.operate.signals import StopFlag
 from qwen_batch.operate.summary import RunSummary
 from qwen_batch.plan.tree import DocumentTask, Planner
 from qwen_batch.read.inputs import iter_inputs
-from qwen_batch.records import Answer, Completion, Failure, Message
+from qwen_batch.records import Answer, Completion, Failure, Message, ResultRow
+from qwen_batch.unattended import drop_missing, recorded
+from qwen_batch.write.in_flight import MAX_DEATHS
 from qwen_batch.write.jsonl import JsonlWriter, write_openai_batch
 from qwen_batch.write.store import ResultStore, RowSink
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MAX_ROWS_AT_ONCE = 256  # that wait for their transaction
 IDLE_SECONDS = 0.1  # how long to wait for the feed when the engine has nothing to do
 
 
@@ -80,7 +83,12 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
             Feed(items, job, facts, sink, limit=options.limit, retry_failed=options.retry_failed)
         )
         run = _Run(job, model, facts, sink, feed, stop, progress)
-        run.run()
+        asked = {"inputs": list(options.inputs), "limit": options.limit, "fresh": options.fresh}
+        with recorded(sink, job, facts, {**asked, "retry_failed": options.retry_failed}) as end:
+            run.run()
+            if job.input.missing == "drop" and not options.inputs and options.limit is None:
+                end["dropped"] = drop_missing(sink, feed)
+            end["documents"] = run.counts()
     if job.output.format == "openai-batch" and not options.to_stdout:
         write_openai_batch(folder / "results", folder / "openai-batch.jsonl")
     where = "standard output" if options.to_stdout else str(folder / "results")
@@ -98,6 +106,8 @@ def _open_sink(job: Job, options: RunOptions, folder: Path) -> RowSink:
         flush_seconds=output.flush_seconds,
         keep_completions=output.completions,
         fresh=options.fresh,
+        audit_days=job.audit.retention_days,
+        audit_text=job.audit.text,
     )
 
 
@@ -131,6 +141,9 @@ class _Run:
         self._engine_since = 0.0
         self._prompt_opens_think = False
         self._under_way: dict[DocumentTask, Ready] = {}
+        self._begun: list[str] = []  # documents under way that the journal does not know of as such
+        self._suspects: list[tuple[DocumentTask, Ready]] = []  # were in flight when a run died: one at a time, last
+        self._finished: list[tuple[ResultRow, str]] = []  # rows that are not durable yet
         self._num_warned: Counter[DocumentTask] = Counter()
         self._feed_exhausted = False
         self._statuses: Counter[str] = Counter()
@@ -140,10 +153,12 @@ class _Run:
 
     def run(self) -> None:
         """Until every document has its row."""
-        while not (self._feed_exhausted and not self._under_way):
+        while not (self._feed_exhausted and not self._under_way and not self._suspects):
             self._stop.raise_if_requested()
             self._take_documents()
+            self._take_a_suspect()
             self._compute()
+            self._keep_rows()
             self._sink.tick()
             self._progress.update(self._state())
 
@@ -151,7 +166,9 @@ class _Run:
         """Take what the feed has while there is room for more calls; wait only when there is nothing else to do."""
         room = 2 * self._job.engine.max_num_seqs
         while not self._feed_exhausted and (self._calls is None or self._calls.num_open < room):
-            event = self._feed.get(0 if self._under_way else IDLE_SECONDS)
+            if len(self._finished) >= MAX_ROWS_AT_ONCE:
+                return
+            event = self._feed.get(0 if self._under_way or self._finished else IDLE_SECONDS)
             if event is None:
                 return
             if isinstance(event, Ready):
@@ -205,13 +222,33 @@ class _Run:
         if isinstance(task, Failure):
             self._finish(ready, task, None)
             return
+        deaths = self._sink.deaths(task.document.doc_id)
+        if deaths >= MAX_DEATHS:
+            self._finish(ready, _quarantined(task, deaths), None)
+        elif deaths:
+            self._suspects.append((task, ready))
+        else:
+            self._ask(task, ready)
+
+    def _take_a_suspect(self) -> None:
+        """When nothing else is left, one document that was in flight when a run died."""
+        if self._suspects and self._feed_exhausted and not self._under_way:
+            task, ready = self._suspects.pop()
+            logger.warning("%s: asked by itself: a run died while it was in flight", task.document.doc_id)
+            self._ask(task, ready)
+
+    def _ask(self, task: DocumentTask, ready: Ready) -> None:
         assert self._calls is not None
+        self._begun.append(task.document.doc_id)
         self._under_way[task] = ready
         self._warn(task)
         self._calls.ask(task, task.requests())
 
     def _compute(self) -> None:
         """One step of the engine; then its completions become next calls or rows."""
+        if self._begun:
+            self._sink.begin(self._begun)
+            self._begun.clear()
         if self._calls is not None and self._calls.has_work:
             for answered in self._calls.advance():
                 self._take_answer(answered)
@@ -234,9 +271,15 @@ class _Run:
         else:
             assert task is not None
             row = answered_row(task, self._parse(result), self._facts, started_at=started_at, finished_at=finished_at)
-        self._sink.add_rows([(row, ready.key)])
+        self._finished.append((row, ready.key))
         self._statuses[row.status] += 1
         self._tokens.update(prompt=row.prompt_tokens, completion=row.completion_tokens, cached=row.cached_tokens)
+
+    def _keep_rows(self) -> None:
+        """Make the rows of this step durable, all in one transaction."""
+        rows, self._finished = self._finished, []
+        if rows:
+            self._sink.add_rows(rows)
 
     def _warn(self, task: DocumentTask) -> None:
         """Log the task's warnings that are new."""
@@ -258,6 +301,10 @@ class _Run:
             kv_use=stats.num_used_blocks / stats.num_blocks if stats else None,
         )
 
+    def counts(self) -> dict[str, int]:
+        """Documents by status, and how many of them an earlier run had finished."""
+        return {**self._statuses, "unchanged": self._num_unchanged}
+
     def summary(self, wall_seconds: float, table: str) -> RunSummary:
         """The run in numbers."""
         count = self._statuses
@@ -274,3 +321,21 @@ class _Run:
             table=table,
             error_types=dict(self._error_types),
         )
+
+
+def _quarantined(task: DocumentTask, deaths: int) -> Failure:
+    document = task.document
+    message = (
+        f"{deaths} runs died while they worked on this document, so it is left out; look into it, "
+        "then run again with --retry-failed"
+    )
+    return Failure(
+        document.doc_id,
+        document.source,
+        "generate",
+        "quarantined",
+        message,
+        document.content_sha256,
+        len(document.pages) or None,
+        document.metadata,
+    )

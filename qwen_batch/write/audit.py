@@ -133,6 +133,8 @@ class AuditLog:
                     self._disk.sync_folder(self._folder)
         with self._journal.hasty_transaction() as connection:
             connection.execute("DELETE FROM audit WHERE seq < (SELECT max(seq) FROM audit)")
+            if lines:
+                connection.execute("INSERT OR REPLACE INTO meta VALUES ('audit_written_seq', ?)", (lines[-1][0],))
         self._num_waiting = 0
 
     def _repair_end(self, day: str) -> Link:

@@ -4,7 +4,7 @@
     completions  key    -> a model call, and the part of the `completions` table that holds it
     audit        lines of the audit log that are not in its files yet, and the last one; see audit.py
     in_flight    documents that a run works on, and how many runs died while they did; see in_flight.py
-    meta         version of this layout, and the number of the oldest audit line that is kept
+    meta         version of this layout, and the numbers of the first and last audit lines that the files must have
 
 `part` is NULL until the row stands in a part file; table.py says who writes it and when. What an `add_*` method was
 given is on the medium when it returns: a write-ahead log with synchronous=FULL (https://sqlite.org/wal.html).

@@ -141,15 +141,18 @@ def _check_row_hash(where: str, id_: str, text: str | None, kind: JournaledKind,
 def _check_audit(folder: Path, connection: sqlite3.Connection, report: Report) -> None:
     """The chain from the oldest line that is kept to the last one that the journal knows."""
     head = connection.execute("SELECT seq, line FROM audit ORDER BY seq DESC LIMIT 1").fetchone()
-    kept = connection.execute("SELECT value FROM meta WHERE name = 'audit_first_seq'").fetchone()
+    bounds = dict(connection.execute("SELECT name, value FROM meta WHERE name LIKE 'audit_%'"))
     if not folder.is_dir():
         if head is not None:
             report.problems.append("audit: the folder is gone")
         return
-    chain = _Chain(kept[0] if kept else 1, report)
+    chain = _Chain(bounds.get("audit_first_seq", 1), report)
     for day in list_days(folder):
         for number, line in enumerate(iter_lines(folder / f"{day}.jsonl"), start=1):
             chain.take(f"audit/{day}.jsonl:{number}", line)
+    if chain.seq < (last := bounds.get("audit_written_seq", 0)):
+        report.problems.append(f"audit: lines {chain.seq + 1:,} to {last:,} are missing at its end")
+        return
     for seq, line in connection.execute("SELECT seq, line FROM audit ORDER BY seq").fetchall():
         if seq > chain.seq:  # waiting to be written
             chain.take("audit, in the journal", line)
