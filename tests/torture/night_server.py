@@ -6,6 +6,7 @@ Reads one JSON object a line from standard input and answers each with one line:
     stop_at         number of the step at which the process kills itself (SIGKILL, its whole group); null: never
     fail_at, errno  number of the disk operation that fails, and all later ones; null: none
     seconds         after which the group is killed from outside; null: never
+    deadly_tokens   an engine step kills the process while a prompt of more tokens is in the engine; null: none
     log             file for standard error, the steps (`step NAME`) and the calls that reach the engine (`call KEY`)
 
 A step is a moment just before or just after something that the protocol of write/ is made of, or an engine step.
@@ -120,6 +121,8 @@ def run(order: dict[str, Any]) -> None:
 
     def add_and_note(self: Engine, request: Any) -> None:
         steps.note(f"call {request.request_id}")
+        if len(request.prompt_token_ids) > (order.get("deadly_tokens") or 10**9):
+            Engine.step = lambda self: os.killpg(0, signal.SIGKILL)  # type: ignore[method-assign]
         add(self, request)
 
     Engine.add = add_and_note  # type: ignore[method-assign]

@@ -98,6 +98,7 @@ def write_job(folder: Path, model: Path) -> Path:
             file.write(json.dumps({"id": f"long-{number}", "text": text}) + "\n")
         for number in range(NUM_SHORT):  # every seventh as one before it: two rows, one call
             file.write(json.dumps({"id": f"short-{number}", "text": f"Ticket {number % 40}. {WORDS}"}) + "\n")
+        file.write(json.dumps({"id": "longest", "text": ". ".join([WORDS] * 10)}) + "\n")  # of those that are not split
         file.write("{broken\n")
     for number in range(NUM_FILES):
         (folder / f"inbox/file-{number}.txt").write_text(f"File {number}. {WORDS}")
@@ -154,7 +155,7 @@ def occurrences(names: list[str], positions: tuple[float, ...]) -> dict[str, lis
 
 def test_the_night_is_what_it_should_be(nights: Nights) -> None:
     rows = nights.rows
-    assert len(rows) == NUM_LONG + NUM_SHORT + NUM_FILES + 1 >= 60
+    assert len(rows) == NUM_LONG + NUM_SHORT + NUM_FILES + 2 >= 60
     assert sum(row["num_chunks"] is not None and row["num_chunks"] > 1 for row in rows.values()) == NUM_LONG
     assert all(rows[f"long-{number}"]["reduce_levels"] >= 1 for number in range(NUM_LONG))
     assert set(nights.steps) >= {
@@ -213,6 +214,25 @@ def test_killed_at_a_few_random_moments(nights: Nights) -> None:
 
 def test_a_disk_that_is_full_from_a_sample_of_calls_on(nights: Nights) -> None:
     starve(nights, errno.ENOSPC, (0.5,))
+
+
+def test_a_document_that_kills_runs_is_set_aside(nights: Nights) -> None:
+    """Three runs die; the fourth leaves the document out and names it, and all others have their rows."""
+    output = nights.folder / "poison"
+    deadly_tokens = nights.rows["longest"]["prompt_tokens"] - 1
+    assert nights.rows["longest"]["num_chunks"] == 1
+    for _ in range(3):
+        assert nights.run(output, deadly_tokens=deadly_tokens).code == -9
+    assert nights.run(output, deadly_tokens=deadly_tokens).code == 3
+    rows = read_rows(output)
+    failed = rows.pop("longest")
+    assert (failed["status"], failed["error_type"], failed["stage"]) == ("failed", "quarantined", "generate")
+    assert failed["error"] == (
+        "3 runs died while they worked on this document, so it is left out; look into it, "
+        "then run again with --retry-failed"
+    )
+    assert rows == {doc_id: row for doc_id, row in nights.rows.items() if doc_id != "longest"}
+    assert verify(output).problems == []
 
 
 @pytest.mark.slow
