@@ -246,6 +246,17 @@ class AuditSection(Section):
         return days
 
 
+class OperateSection(Section):
+    """How a run shows itself to those who watch over it."""
+
+    metrics_file: str | None = None
+    """Prometheus text file, rewritten while the run lasts; for node_exporter its name ends in .prom."""
+    metrics_port: int | None = Field(default=None, ge=1, le=65535)
+    """Port on which the same numbers can be fetched (/metrics) while the run lasts."""
+    metrics_host: str = "127.0.0.1"
+    """Address of that port."""
+
+
 class Job(Section):
     """One question, one model, a pile of documents, one table."""
 
@@ -261,6 +272,7 @@ class Job(Section):
     engine: EngineSection = EngineSection()
     output: OutputSection = OutputSection()
     audit: AuditSection = AuditSection()
+    operate: OperateSection = OperateSection()
 
     @property
     def sha256(self) -> str:
@@ -422,6 +434,9 @@ def _resolve_paths(job: Job, base: Path) -> Job:
         }
     )
     output = job.output.model_copy(update={"dir": absolute(job.output.dir or f"out/{job.name}")})
+    if job.operate.metrics_file:
+        metrics = {"metrics_file": absolute(job.operate.metrics_file)}
+        job = job.model_copy(update={"operate": job.operate.model_copy(update=metrics)})
     return job.model_copy(
         update={"model": job.model.model_copy(update={"name": name}), "input": inputs, "output": output}
     )

@@ -14,7 +14,7 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from qwen_batch.feed import Exhausted, Feed, PlannerWanted, Ready, Unchanged
 from qwen_batch.job import Job
 from qwen_batch.model.registry import ModelFiles, model_sha256, resolve_model
 from qwen_batch.operate.lock import OutputLock
+from qwen_batch.operate.metrics import Metrics, open_metrics
 from qwen_batch.operate.progress import Progress, ProgressState, open_progress
 from qwen_batch.operate.signals import StopFlag
 from qwen_batch.operate.summary import RunSummary
@@ -57,6 +58,7 @@ class RunOptions:
     fresh: bool = False  # compute everything again
     retry_failed: bool = False  # compute failed documents again
     quiet: bool = False
+    metrics_file: str | None = None  # instead of the job's
 
 
 def run_job(job: Job, options: RunOptions) -> RunSummary:
@@ -67,6 +69,15 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
         folder = Path(job.output.dir or "")
         if not options.to_stdout:
             stack.enter_context(OutputLock(folder))
+        metrics = stack.enter_context(
+            open_metrics(
+                job.name,
+                None if options.to_stdout else folder,
+                file=options.metrics_file or job.operate.metrics_file,
+                host=job.operate.metrics_host,
+                port=job.operate.metrics_port,
+            )
+        )
         model = resolve_model(job.model.name, job.model.revision, report=logger.info)
         facts = RunFacts(
             model=model.name,
@@ -82,7 +93,7 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
         feed = stack.enter_context(
             Feed(items, job, facts, sink, limit=options.limit, retry_failed=options.retry_failed)
         )
-        run = _Run(job, model, facts, sink, feed, stop, progress)
+        run = _Run(job, model, facts, sink, feed, stop, progress, metrics)
         asked = {"inputs": list(options.inputs), "limit": options.limit, "fresh": options.fresh}
         with recorded(sink, job, facts, {**asked, "retry_failed": options.retry_failed}) as end:
             run.run()
@@ -91,6 +102,7 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
             end["documents"] = run.counts()
     if job.output.format == "openai-batch" and not options.to_stdout:
         write_openai_batch(folder / "results", folder / "openai-batch.jsonl")
+    metrics.finish(run.summary(0.0, "").exit_code)
     where = "standard output" if options.to_stdout else str(folder / "results")
     return run.summary(time.monotonic() - started, where)
 
@@ -128,6 +140,7 @@ class _Run:
         feed: Feed,
         stop: StopFlag,
         progress: Progress,
+        metrics: Metrics,
     ) -> None:
         self._job = job
         self._model = model
@@ -136,6 +149,7 @@ class _Run:
         self._feed = feed
         self._stop = stop
         self._progress = progress
+        self._metrics = metrics
         self._engine: Engine | None = None
         self._calls: CallBook | None = None
         self._engine_since = 0.0
@@ -155,12 +169,18 @@ class _Run:
         """Until every document has its row."""
         while not (self._feed_exhausted and not self._under_way and not self._suspects):
             self._stop.raise_if_requested()
-            self._take_documents()
+            self._timed("feed", self._take_documents)
             self._take_a_suspect()
-            self._compute()
-            self._keep_rows()
-            self._sink.tick()
-            self._progress.update(self._state())
+            self._timed("compute", self._compute)
+            self._timed("write", self._keep_rows)
+            state = self._state()
+            self._progress.update(state)
+            self._metrics.update(state, time.monotonic() - self._engine_since if self._engine else 0.0)
+
+    def _timed(self, stage: str, work: Callable[[], None]) -> None:
+        started = time.monotonic()
+        work()
+        self._metrics.add_stage(stage, time.monotonic() - started)
 
     def _take_documents(self) -> None:
         """Take what the feed has while there is room for more calls; wait only when there is nothing else to do."""
@@ -177,6 +197,7 @@ class _Run:
                 self._num_known += 1
                 self._num_unchanged += 1
                 self._statuses[event.status] += 1
+                self._metrics.add_unchanged(event.status)
             elif isinstance(event, PlannerWanted):
                 event.reply.set_result(self._load_model())
             elif isinstance(event, Exhausted):
@@ -273,6 +294,8 @@ class _Run:
             row = answered_row(task, self._parse(result), self._facts, started_at=started_at, finished_at=finished_at)
         self._finished.append((row, ready.key))
         self._statuses[row.status] += 1
+        tokens = (row.prompt_tokens, row.completion_tokens, row.cached_tokens)
+        self._metrics.add_row(row.status, (finished_at - started_at).total_seconds(), tokens)
         self._tokens.update(prompt=row.prompt_tokens, completion=row.completion_tokens, cached=row.cached_tokens)
 
     def _keep_rows(self) -> None:
@@ -280,6 +303,7 @@ class _Run:
         rows, self._finished = self._finished, []
         if rows:
             self._sink.add_rows(rows)
+        self._sink.tick()
 
     def _warn(self, task: DocumentTask) -> None:
         """Log the task's warnings that are new."""
