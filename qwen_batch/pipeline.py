@@ -20,9 +20,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from qwen_batch.answer.filters import AnswerFilter
 from qwen_batch.answer.parse import parse_answer
 from qwen_batch.answer.rows import RunFacts, answered_row, failed_row
+from qwen_batch.answer.source_check import SourceCheck
 from qwen_batch.calls import Answered, CallBook
+from qwen_batch.errors import DocumentError
 from qwen_batch.feed import Exhausted, Feed, PlannerWanted, Ready, Unchanged
 from qwen_batch.job import Job
 from qwen_batch.model.registry import ModelFiles, model_sha256, resolve_model
@@ -31,9 +34,10 @@ from qwen_batch.operate.metrics import Metrics, open_metrics
 from qwen_batch.operate.progress import Progress, ProgressState, open_progress
 from qwen_batch.operate.signals import StopFlag
 from qwen_batch.operate.summary import RunSummary
+from qwen_batch.plan.task import plan_failure
 from qwen_batch.plan.tree import DocumentTask, Planner
 from qwen_batch.read.inputs import iter_inputs
-from qwen_batch.records import Answer, Completion, Failure, Message, ResultRow
+from qwen_batch.records import Answer, CleanDocument, Completion, Failure, Message, ResultRow
 from qwen_batch.unattended import drop_missing, recorded
 from qwen_batch.write.in_flight import MAX_DEATHS
 from qwen_batch.write.jsonl import JsonlWriter, write_openai_batch
@@ -154,6 +158,8 @@ class _Run:
         self._calls: CallBook | None = None
         self._engine_since = 0.0
         self._prompt_opens_think = False
+        self._filter = AnswerFilter(job.filter.words, job.filter.patterns, job.filter.action)
+        self._source_check: SourceCheck | None = None
         self._under_way: dict[DocumentTask, Ready] = {}
         self._begun: list[str] = []  # documents under way that the journal does not know of as such
         self._suspects: list[tuple[DocumentTask, Ready]] = []  # were in flight when a run died: one at a time, last
@@ -227,12 +233,30 @@ class _Run:
             window=engine.config.max_num_seqs,
         )
         self._engine, self._engine_since = engine, time.monotonic()
+        self._source_check = self._load_source_check()
         planner = Planner(
             engine.tokenizer, job, engine.max_model_len, answer_text=lambda completion: self._parse(completion).text
         )
         for notice in planner.notices:
             logger.info("%s", notice)
         return planner
+
+    def _load_source_check(self) -> SourceCheck | None:
+        section = self._job.filter.source_check
+        if section.model is None:
+            return None
+        from qwen_batch.model.encoder import SentenceEncoder
+
+        encoder = SentenceEncoder.load(section.model, report=logger.info)
+        logger.info("answers are compared with their documents by %s", section.model)
+        return SourceCheck(encoder, section.min_similarity, section.action)
+
+    def _checked_answer(self, completion: Completion, document: CleanDocument) -> Answer:
+        """The answer as the table gets it. Raises DocumentError when a check lets it fail."""
+        answer = self._parse(completion)
+        if self._source_check is not None:
+            answer = self._source_check.apply(answer, document)
+        return self._filter.apply(answer)
 
     def _parse(self, completion: Completion) -> Answer:
         return parse_answer(completion, prompt_opens_think=self._prompt_opens_think)
@@ -284,6 +308,18 @@ class _Run:
             self._finish(self._under_way.pop(task), task.result, task)
 
     def _finish(self, ready: Ready, result: Completion | Failure, task: DocumentTask | None) -> None:
+        outcome: Answer | Failure
+        if isinstance(result, Failure):
+            outcome = result
+        else:
+            assert task is not None
+            try:
+                outcome = self._checked_answer(result, task.document)
+            except DocumentError as error:
+                outcome = replace(plan_failure(task.document, error), stage="answer")
+        self._add_row(ready, outcome, task)
+
+    def _add_row(self, ready: Ready, result: Answer | Failure, task: DocumentTask | None) -> None:
         started_at, finished_at = ready.started_at, datetime.datetime.now(datetime.UTC)
         if isinstance(result, Failure):
             logger.warning("%s: failed: %s: %s", result.doc_id, result.error_type, result.error)
@@ -291,7 +327,7 @@ class _Run:
             row = failed_row(result, self._facts, task=task, started_at=started_at, finished_at=finished_at)
         else:
             assert task is not None
-            row = answered_row(task, self._parse(result), self._facts, started_at=started_at, finished_at=finished_at)
+            row = answered_row(task, result, self._facts, started_at=started_at, finished_at=finished_at)
         self._finished.append((row, ready.key))
         self._statuses[row.status] += 1
         tokens = (row.prompt_tokens, row.completion_tokens, row.cached_tokens)

@@ -192,6 +192,23 @@ def test_a_reader_that_goes_away(job: Path) -> None:
     assert done.stderr == "qwen-batch: the reader of standard output has gone away\n"
 
 
+@pytest.mark.parametrize("action", ["flag", "redact", "fail"])
+def test_answers_are_filtered_on_their_way_to_the_table(job: Path, run_cli: RunCli, action: str) -> None:
+    rule = [r"-o", r"filter.patterns=\w+", "-o", f"filter.action={action}"]
+    assert run_cli("run", job, "-q", "--limit", 3, *rule) == 3
+    found = list(rows(job).values())
+    status, answers = ("failed" if action == "fail" else "flagged"), [row["answer"] for row in found]
+    assert [row["status"] for row in found] == [status] * 3
+    if action == "fail":
+        assert answers == [None] * 3
+        assert {(row["error_type"], row["stage"]) for row in found} == {("filtered", "answer")}
+        assert all(row["completion_tokens"] for row in found), "what it cost is told"
+    else:
+        assert all(r"filter:\w+" in row["flags"] for row in found)
+        assert all(("[redacted]" in answer) == (action == "redact") for answer in answers)
+        assert all(r"filter:\w+" in line["flags"] for line in audit(job) if line["event"] == "document")
+
+
 COUNT = 'import pyarrow.parquet as pq; print(len(pq.read_table("{folder}/out/results")))'
 FULL_DISK = """
 mount -t tmpfs -o size=400k tmpfs {folder} || exit 77
