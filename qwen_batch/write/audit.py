@@ -29,6 +29,10 @@ from qwen_batch.write.disk import Disk, output_errors
 from qwen_batch.write.journal import Journal, JournaledRow
 from qwen_batch.write.schema import to_json
 
+_DOCUMENT_FIELDS = (
+    *("doc_id", "status", "run_id", "source", "content_sha256", "error_type", "flags", "finish_reason"),
+    *("model_sha256", "precision"),
+)
 NO_HASH = "0" * 64  # `prev` of the very first line
 MAX_WAITING_LINES = 500
 _DAY = re.compile(r"(\d{4}-\d{2}-\d{2})\.jsonl")
@@ -183,12 +187,16 @@ class AuditLog:
 
 def document_event(row: JournaledRow, *, with_text: bool) -> AuditEvent:
     """What the log says of a row. `row_sha256` ties it to the row as the journal has it."""
-    doc_id, key, status, _, text = row
-    values = json.loads(text)
+    values = row.columns
     names = ("run_id", "source", "content_sha256", "error_type", "flags", "finish_reason", "model_sha256", "precision")
-    fields = {"doc_id": doc_id, "status": status, "key": key, **{name: values[name] for name in names}}
+    fields = {
+        "doc_id": values["doc_id"],
+        "status": values["status"],
+        "key": row.key,
+        **{name: values[name] for name in names},
+    }
     answer = {"answer": values["answer"], "thinking": values["thinking"]} if with_text else {}
-    return AuditEvent("document", {**fields, "row_sha256": hash_of(text), **answer})
+    return AuditEvent("document", {**fields, "row_sha256": hash_of(row.text), **answer})
 
 
 def seq_of(line: str) -> int | None:

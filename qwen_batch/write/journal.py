@@ -49,7 +49,17 @@ _DAMAGED = (
 _BUSY_ADVICE = "another process uses the journal; end it and run again"
 
 
-JournaledRow = tuple[str, str, str, int, str]  # doc_id, key, status, stamp, the row as JSON
+@dataclass(frozen=True, slots=True)
+class JournaledRow:
+    """A row on its way into the journal."""
+
+    columns: Columns
+    key: str
+    text: str  # the columns as JSON, as the journal keeps them
+
+    def values(self) -> tuple[str, str, str, int, str]:
+        row = self.columns
+        return row["doc_id"], self.key, row["status"], microseconds(row["finished_at"]), self.text
 
 
 def _row_to_json(row: Columns) -> str:
@@ -78,11 +88,16 @@ COMPLETIONS = JournaledKind("completions", "key", columns_from_json)
 
 
 class Journal:
-    """One connection behind a lock: any thread may call any method. Every method raises OutputError."""
+    """Any thread may call any method. Every method raises OutputError.
+
+    One connection writes, behind a lock. Another one answers questions, which therefore never wait for a medium.
+    """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, disk: Disk) -> None:
         self.path = path
         self._connection = connection
+        self._reader: sqlite3.Connection | None = None  # opened with the first question
+        self._reader_lock = threading.Lock()
         self._disk = disk
         self._lock = threading.RLock()
 
@@ -99,7 +114,7 @@ class Journal:
                 connection.execute("PRAGMA synchronous = FULL")
                 journal._check_layout()
             except BaseException:
-                connection.close()
+                journal.close()
                 raise
         return journal
 
@@ -128,14 +143,12 @@ class Journal:
         also: Callable[[sqlite3.Connection, Sequence[JournaledRow]], None] | None = None,
     ) -> None:
         """Keep these (row, key), each in place of the document's earlier row, and what `also` does. All or none."""
-        values: list[JournaledRow] = [
-            (row["doc_id"], key, row["status"], microseconds(row["finished_at"]), _row_to_json(row))
-            for row, key in rows
-        ]
+        journaled = [JournaledRow(row, key, _row_to_json(row)) for row, key in rows]
+        insert = "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, NULL, ?)"
         with self.transaction() as connection:
-            connection.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, NULL, ?)", values)
+            connection.executemany(insert, [row.values() for row in journaled])
             if also is not None:
-                also(connection, values)
+                also(connection, journaled)
 
     def forget_documents(
         self, doc_ids: Sequence[str], also: Callable[[sqlite3.Connection], None] | None = None
@@ -186,7 +199,9 @@ class Journal:
             connection.execute("DELETE FROM completions")
 
     def close(self) -> None:
-        with self._lock, _journal_errors(self.path):
+        with self._lock, self._reader_lock, _journal_errors(self.path):
+            if self._reader is not None:
+                self._reader.close()
             self._connection.close()
 
     def _check_layout(self) -> None:
@@ -220,8 +235,10 @@ class Journal:
                     connection.execute(statement)
 
     def _one(self, query: str, *values: str) -> tuple[Any, ...] | None:
-        with self._lock, _journal_errors(self.path):
-            return cast("tuple[Any, ...] | None", self._connection.execute(query, values).fetchone())
+        with self._reader_lock, _journal_errors(self.path):
+            if self._reader is None:
+                self._reader = sqlite3.connect(self.path, timeout=30.0, isolation_level=None, check_same_thread=False)
+            return cast("tuple[Any, ...] | None", self._reader.execute(query, values).fetchone())
 
     def query(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows that a SELECT finds."""

@@ -167,7 +167,7 @@ class ResultStore:
     def _keep_with(self, connection: sqlite3.Connection, rows: Sequence[JournaledRow]) -> None:
         """What belongs into the same transaction as rows."""
         self._audit.add(connection, [document_event(row, with_text=self._audit_text) for row in rows])
-        self._in_flight.end(connection, [doc_id for doc_id, *_ in rows])
+        self._in_flight.end(connection, [row.columns["doc_id"] for row in rows])
 
     def begin(self, doc_ids: Sequence[str]) -> None:
         with self._lock:

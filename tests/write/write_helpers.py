@@ -140,7 +140,7 @@ def open_store(folder: Path, **changes: Any) -> ResultStore:
 
 def abandon(store: ResultStore) -> None:
     """What the end of the process does to a store: its files are closed, nothing is written."""
-    store._journal._connection.close()
+    store._journal.close()
 
 
 def read_results(folder: Path, name: str = "results") -> list[dict[str, Any]]:
