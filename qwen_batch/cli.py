@@ -106,6 +106,9 @@ def run(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N documents.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute everything again.")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Compute failed documents again.")] = False,
+    metrics_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Prometheus text file, rewritten while the run lasts.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Errors only.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="More detail.")] = False,
     log_format: Annotated[LogFormat, typer.Option(help="Form of the log lines.")] = LogFormat.text,
@@ -127,6 +130,7 @@ def run(
         fresh=fresh,
         retry_failed=retry_failed,
         quiet=quiet,
+        metrics_file=str(metrics_file) if metrics_file is not None else None,
     )
     summary = run_job(_load_job(job, overrides, output), options)
     if log_format is LogFormat.json:
@@ -179,6 +183,42 @@ def show(
     from qwen_batch.write.report import format_table, iter_answers, summarize
 
     typer.echo(format_table(summarize(folder), iter_answers(folder, rows)))
+
+
+@app.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder of a run.", show_default=False)],
+) -> None:
+    """Check rows, parts, journal and audit log of an output folder against each other.
+
+    Exit code 0: clean; 3: something is wrong, and printed; 75: a run works there.
+    """
+    from qwen_batch.operate.lock import OutputLock
+    from qwen_batch.write.verify import verify as verify_folder
+
+    if not (folder / ".journal").is_dir():
+        raise UsageError(f"{folder}: is no output folder of a run (no .journal in it); name its output.dir")
+    with OutputLock(folder):
+        report = verify_folder(folder)
+    typer.echo(report.format())
+    raise typer.Exit(3 if report.problems else 0)
+
+
+@app.command()
+def monitoring(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write into.")] = Path(),
+) -> None:
+    """Write the Grafana dashboard and the Prometheus alert rules that belong to the metrics of `run`."""
+    from importlib import resources
+
+    for name in ("dashboard.json", "alerts.yml"):
+        content = resources.files("qwen_batch.operate").joinpath("monitoring", name).read_bytes()
+        target = folder / f"qwen-batch-{name}"
+        try:
+            target.write_bytes(content)
+        except OSError as error:
+            raise UsageError(f"{target}: cannot be written: {error.strerror}") from None
+        typer.echo(str(target))
 
 
 @app.command()

@@ -7,6 +7,7 @@ when the device is behind, reading waits.
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import logging
 import queue
@@ -28,6 +29,7 @@ from qwen_batch.records import CleanDocument, Failure, Status
 logger = logging.getLogger(__name__)
 
 MAX_WAITING_DOCUMENTS = 64
+_UNSEARCHED = ("not_found", "unreadable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class Feed:
         self._facts = facts
         self._finished = finished
         self._retry_failed = retry_failed
+        self._present: set[int] | None = set() if job.input.missing == "drop" else None
+        self.unsearched: str | None = None  # an input that could not be searched through
         self._planner: Planner | None = None
         self._events: queue.Queue[Event] = queue.Queue(MAX_WAITING_DOCUMENTS)
         self._stopping = threading.Event()
@@ -99,6 +103,15 @@ class Feed:
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
         self._thread.join(timeout=5.0)  # it may be stuck reading a pipe; it is a daemon, and its children die with us
+
+    @property
+    def num_present(self) -> int:
+        """Documents among the inputs; counted only where the job drops missing ones."""
+        return len(self._present or ())
+
+    def is_present(self, doc_id: str) -> bool:
+        """Whether the inputs had this document, by the id of its row. To be asked when the feed is exhausted."""
+        return self._present is None or _hash(doc_id) in self._present
 
     def get(self, timeout_seconds: float) -> Event | None:
         """The next event, None when there is none in time."""
@@ -136,11 +149,18 @@ class Feed:
         for item in self._items:
             if self._stopping.is_set():
                 return
+            self._note_presence(item)
             status = self._finished.is_current(item.doc_id, self._key_of(item))
             if status is None or (status == "failed" and self._retry_failed):
                 yield item
             else:
                 report(Unchanged(status))
+
+    def _note_presence(self, item: Item) -> None:
+        if self._present is not None:
+            self._present.add(_hash(item.doc_id))
+            if isinstance(item, Failure) and item.doc_id == item.source and item.error_type in _UNSEARCHED:
+                self.unsearched = item.source
 
     def _key_of(self, item: Item) -> str:
         if not isinstance(item, FileItem):
@@ -192,6 +212,12 @@ class Feed:
         if self._planner is None:
             raise RuntimeError("the run is being stopped")
         return self._planner
+
+
+def _hash(doc_id: str) -> int:
+    """Of the id as its row has it, where lone surrogates are escaped."""
+    name = doc_id.encode("utf-8", "backslashreplace")
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
 
 
 def _drain(unchanged: queue.SimpleQueue[Unchanged]) -> Iterator[Unchanged]:

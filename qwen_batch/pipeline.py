@@ -14,26 +14,32 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from qwen_batch.answer.filters import AnswerFilter
 from qwen_batch.answer.parse import parse_answer
 from qwen_batch.answer.rows import RunFacts, answered_row, failed_row
+from qwen_batch.answer.source_check import SourceCheck
 from qwen_batch.calls import Answered, CallBook
-from qwen_batch.errors import UsageError
+from qwen_batch.errors import DocumentError, UsageError
 from qwen_batch.feed import Exhausted, Feed, PlannerWanted, Ready, Unchanged
 from qwen_batch.job import Job
 from qwen_batch.model.registry import ModelFiles, model_sha256, resolve_model
 from qwen_batch.operate.lock import OutputLock
+from qwen_batch.operate.metrics import Metrics, open_metrics
 from qwen_batch.operate.progress import Progress, ProgressState, open_progress
 from qwen_batch.operate.signals import StopFlag
 from qwen_batch.operate.summary import RunSummary
+from qwen_batch.plan.task import plan_failure
 from qwen_batch.plan.tree import DocumentTask, Planner
 from qwen_batch.read.inputs import iter_inputs
-from qwen_batch.records import Answer, Completion, Failure, Message
+from qwen_batch.records import Answer, CleanDocument, Completion, Failure, Message, ResultRow
+from qwen_batch.unattended import drop_missing, recorded
+from qwen_batch.write.in_flight import MAX_DEATHS
 from qwen_batch.write.jsonl import JsonlWriter, write_openai_batch
 from qwen_batch.write.store import ResultStore, RowSink
 
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MAX_ROWS_AT_ONCE = 256  # that wait for their transaction
 IDLE_SECONDS = 0.1  # how long to wait for the feed when the engine has nothing to do
 
 
@@ -55,6 +62,7 @@ class RunOptions:
     fresh: bool = False  # compute everything again
     retry_failed: bool = False  # compute failed documents again
     quiet: bool = False
+    metrics_file: str | None = None  # instead of the job's
 
 
 def run_job(job: Job, options: RunOptions) -> RunSummary:
@@ -65,6 +73,15 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
         folder = Path(job.output.dir or "")
         if not options.to_stdout:
             stack.enter_context(OutputLock(folder))
+        metrics = stack.enter_context(
+            open_metrics(
+                job.name,
+                None if options.to_stdout else folder,
+                file=options.metrics_file or job.operate.metrics_file,
+                host=job.operate.metrics_host,
+                port=job.operate.metrics_port,
+            )
+        )
         model = resolve_model(job.model.name, job.model.revision, report=logger.info)
         facts = RunFacts(
             model=model.name,
@@ -80,10 +97,16 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
         feed = stack.enter_context(
             Feed(items, job, facts, sink, limit=options.limit, retry_failed=options.retry_failed)
         )
-        run = _Run(job, model, facts, sink, feed, stop, progress)
-        run.run()
+        run = _Run(job, model, facts, sink, feed, stop, progress, metrics)
+        asked = {"inputs": list(options.inputs), "limit": options.limit, "fresh": options.fresh}
+        with recorded(sink, job, facts, {**asked, "retry_failed": options.retry_failed}) as end:
+            run.run()
+            if job.input.missing == "drop" and not options.inputs and options.limit is None:
+                end["dropped"] = drop_missing(sink, feed)
+            end["documents"] = run.counts()
     if job.output.format == "openai-batch" and not options.to_stdout:
         write_openai_batch(folder / "results", folder / "openai-batch.jsonl")
+    metrics.finish(run.summary(0.0, "").exit_code)
     where = "standard output" if options.to_stdout else str(folder / "results")
     return run.summary(time.monotonic() - started, where)
 
@@ -101,6 +124,8 @@ def _open_sink(job: Job, options: RunOptions, folder: Path) -> RowSink:
         flush_seconds=output.flush_seconds,
         keep_completions=output.completions,
         fresh=options.fresh,
+        audit_days=job.audit.retention_days,
+        audit_text=job.audit.text,
     )
 
 
@@ -123,6 +148,7 @@ class _Run:
         feed: Feed,
         stop: StopFlag,
         progress: Progress,
+        metrics: Metrics,
     ) -> None:
         self._job = job
         self._model = model
@@ -131,11 +157,17 @@ class _Run:
         self._feed = feed
         self._stop = stop
         self._progress = progress
+        self._metrics = metrics
         self._engine: Engine | None = None
         self._calls: CallBook | None = None
         self._engine_since = 0.0
         self._prompt_opens_think = False
+        self._filter = AnswerFilter(job.filter.words, job.filter.patterns, job.filter.action)
+        self._source_check: SourceCheck | None = None
         self._under_way: dict[DocumentTask, Ready] = {}
+        self._begun: list[str] = []  # documents under way that the journal does not know of as such
+        self._suspects: list[tuple[DocumentTask, Ready]] = []  # were in flight when a run died: one at a time, last
+        self._finished: list[tuple[ResultRow, str]] = []  # rows that are not durable yet
         self._num_warned: Counter[DocumentTask] = Counter()
         self._feed_exhausted = False
         self._statuses: Counter[str] = Counter()
@@ -145,18 +177,28 @@ class _Run:
 
     def run(self) -> None:
         """Until every document has its row."""
-        while not (self._feed_exhausted and not self._under_way):
+        while not (self._feed_exhausted and not self._under_way and not self._suspects):
             self._stop.raise_if_requested()
-            self._take_documents()
-            self._compute()
-            self._sink.tick()
-            self._progress.update(self._state())
+            self._timed("feed", self._take_documents)
+            self._take_a_suspect()
+            self._timed("compute", self._compute)
+            self._timed("write", self._keep_rows)
+            state = self._state()
+            self._progress.update(state)
+            self._metrics.update(state, time.monotonic() - self._engine_since if self._engine else 0.0)
+
+    def _timed(self, stage: str, work: Callable[[], None]) -> None:
+        started = time.monotonic()
+        work()
+        self._metrics.add_stage(stage, time.monotonic() - started)
 
     def _take_documents(self) -> None:
         """Take what the feed has while there is room for more calls; wait only when there is nothing else to do."""
         room = 2 * self._job.engine.max_num_seqs
         while not self._feed_exhausted and (self._calls is None or self._calls.num_open < room):
-            event = self._feed.get(0 if self._under_way else IDLE_SECONDS)
+            if len(self._finished) >= MAX_ROWS_AT_ONCE:
+                return
+            event = self._feed.get(0 if self._under_way or self._finished else IDLE_SECONDS)
             if event is None:
                 return
             if isinstance(event, Ready):
@@ -165,6 +207,7 @@ class _Run:
                 self._num_known += 1
                 self._num_unchanged += 1
                 self._statuses[event.status] += 1
+                self._metrics.add_unchanged(event.status)
             elif isinstance(event, PlannerWanted):
                 event.reply.set_result(self._load_model())
             elif isinstance(event, Exhausted):
@@ -194,12 +237,30 @@ class _Run:
             window=engine.config.max_num_seqs,
         )
         self._engine, self._engine_since = engine, time.monotonic()
+        self._source_check = self._load_source_check()
         planner = Planner(
             engine.tokenizer, job, engine.max_model_len, answer_text=lambda completion: self._parse(completion).text
         )
         for notice in planner.notices:
             logger.info("%s", notice)
         return planner
+
+    def _load_source_check(self) -> SourceCheck | None:
+        section = self._job.filter.source_check
+        if section.model is None:
+            return None
+        from qwen_batch.model.encoder import SentenceEncoder
+
+        encoder = SentenceEncoder.load(section.model, report=logger.info)
+        logger.info("answers are compared with their documents by %s", section.model)
+        return SourceCheck(encoder, section.min_similarity, section.action)
+
+    def _checked_answer(self, completion: Completion, document: CleanDocument) -> Answer:
+        """The answer as the table gets it. Raises DocumentError when a check lets it fail."""
+        answer = self._parse(completion)
+        if self._source_check is not None:
+            answer = self._source_check.apply(answer, document)
+        return self._filter.apply(answer)
 
     def _parse(self, completion: Completion) -> Answer:
         return parse_answer(completion, prompt_opens_think=self._prompt_opens_think)
@@ -210,13 +271,33 @@ class _Run:
         if isinstance(task, Failure):
             self._finish(ready, task, None)
             return
+        deaths = self._sink.deaths(task.document.doc_id)
+        if deaths >= MAX_DEATHS:
+            self._finish(ready, _quarantined(task, deaths), None)
+        elif deaths:
+            self._suspects.append((task, ready))
+        else:
+            self._ask(task, ready)
+
+    def _take_a_suspect(self) -> None:
+        """When nothing else is left, one document that was in flight when a run died."""
+        if self._suspects and self._feed_exhausted and not self._under_way:
+            task, ready = self._suspects.pop()
+            logger.warning("%s: asked by itself: a run died while it was in flight", task.document.doc_id)
+            self._ask(task, ready)
+
+    def _ask(self, task: DocumentTask, ready: Ready) -> None:
         assert self._calls is not None
+        self._begun.append(task.document.doc_id)
         self._under_way[task] = ready
         self._warn(task)
         self._calls.ask(task, task.requests())
 
     def _compute(self) -> None:
         """One step of the engine; then its completions become next calls or rows."""
+        if self._begun:
+            self._sink.begin(self._begun)
+            self._begun.clear()
         if self._calls is not None and self._calls.has_work:
             for answered in self._calls.advance():
                 self._take_answer(answered)
@@ -231,6 +312,18 @@ class _Run:
             self._finish(self._under_way.pop(task), task.result, task)
 
     def _finish(self, ready: Ready, result: Completion | Failure, task: DocumentTask | None) -> None:
+        outcome: Answer | Failure
+        if isinstance(result, Failure):
+            outcome = result
+        else:
+            assert task is not None
+            try:
+                outcome = self._checked_answer(result, task.document)
+            except DocumentError as error:
+                outcome = replace(plan_failure(task.document, error), stage="answer")
+        self._add_row(ready, outcome, task)
+
+    def _add_row(self, ready: Ready, result: Answer | Failure, task: DocumentTask | None) -> None:
         started_at, finished_at = ready.started_at, datetime.datetime.now(datetime.UTC)
         if isinstance(result, Failure):
             logger.warning("%s: failed: %s: %s", result.doc_id, result.error_type, result.error)
@@ -238,10 +331,19 @@ class _Run:
             row = failed_row(result, self._facts, task=task, started_at=started_at, finished_at=finished_at)
         else:
             assert task is not None
-            row = answered_row(task, self._parse(result), self._facts, started_at=started_at, finished_at=finished_at)
-        self._sink.add_rows([(row, ready.key)])
+            row = answered_row(task, result, self._facts, started_at=started_at, finished_at=finished_at)
+        self._finished.append((row, ready.key))
         self._statuses[row.status] += 1
+        tokens = (row.prompt_tokens, row.completion_tokens, row.cached_tokens)
+        self._metrics.add_row(row.status, (finished_at - started_at).total_seconds(), tokens)
         self._tokens.update(prompt=row.prompt_tokens, completion=row.completion_tokens, cached=row.cached_tokens)
+
+    def _keep_rows(self) -> None:
+        """Make the rows of this step durable, all in one transaction."""
+        rows, self._finished = self._finished, []
+        if rows:
+            self._sink.add_rows(rows)
+        self._sink.tick()
 
     def _warn(self, task: DocumentTask) -> None:
         """Log the task's warnings that are new."""
@@ -263,6 +365,10 @@ class _Run:
             kv_use=stats.num_used_blocks / stats.num_blocks if stats else None,
         )
 
+    def counts(self) -> dict[str, int]:
+        """Documents by status, and how many of them an earlier run had finished."""
+        return {**self._statuses, "unchanged": self._num_unchanged}
+
     def summary(self, wall_seconds: float, table: str) -> RunSummary:
         """The run in numbers."""
         count = self._statuses
@@ -279,3 +385,21 @@ class _Run:
             table=table,
             error_types=dict(self._error_types),
         )
+
+
+def _quarantined(task: DocumentTask, deaths: int) -> Failure:
+    document = task.document
+    message = (
+        f"{deaths} runs died while they worked on this document, so it is left out; look into it, "
+        "then run again with --retry-failed"
+    )
+    return Failure(
+        document.doc_id,
+        document.source,
+        "generate",
+        "quarantined",
+        message,
+        document.content_sha256,
+        len(document.pages) or None,
+        document.metadata,
+    )

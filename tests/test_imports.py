@@ -15,9 +15,10 @@ SHARED = {"records", "errors", "job"}
 ROOMS = {"read", "clean", "plan", "engine", "model", "answer", "write", "operate", "bench", "kernels"}
 MAY_IMPORT = {  # besides itself and SHARED
     "cli": {"pipeline", "ingest", "job", "read", "clean", "plan", "write", "operate", "model", "bench"},
-    "pipeline": {"feed", "calls", *ROOMS} - {"bench", "kernels"},
+    "pipeline": {"feed", "calls", "unattended", *ROOMS} - {"bench", "kernels"},
     "feed": {"ingest", "read", "plan", "answer"},
     "calls": {"plan", "write"},
+    "unattended": {"feed", "answer", "operate", "write"},
     "ingest": {"read", "clean"},
     "engine": {"model"},
     "model": {"kernels"},

@@ -16,10 +16,11 @@ from reportlab.lib.pagesizes import A4
 from reportlab.pdfgen.canvas import Canvas
 
 from qwen_batch import ingest as ingest_module
-from qwen_batch.errors import UsageError
+from qwen_batch.errors import DocumentError, UsageError
 from qwen_batch.ingest import Ingest, extract, extract_report, format_report
 from qwen_batch.job import CleanSection, InputSection
 from qwen_batch.read import FileItem, hash_file, iter_inputs
+from qwen_batch.read.frames import Trouble
 from qwen_batch.records import CleanDocument, Document, Failure, Line, Message, Page
 
 
@@ -224,3 +225,35 @@ def test_hostile_and_damaged_files_end_well() -> None:
     }
     assert {name: outcome(results[name]) for name in wanted} == wanted
     assert not {outcome(result) for result in results.values()} & {"parser_error", "timeout", "cleaning_error"}
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_taken_for_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "growing.txt"
+    path.write_text("The first half")
+    task = ingest_module.Task(FileItem("growing.txt", path, "growing.txt"), (), 10, CleanSection())
+    read = ingest_module._read_pages
+
+    def read_and_grow(path: Path, task: ingest_module.Task) -> Any:
+        pages = read(path, task)
+        with path.open("a") as file:
+            file.write(" and the second")
+        return pages
+
+    monkeypatch.setattr(ingest_module, "_read_pages", read_and_grow)
+    with pytest.raises(DocumentError, match="changed while it was read; the next run reads it again") as raised:
+        ingest_module.read_and_clean(task)
+    failure = ingest_module._failure(task.item, Trouble(raised.value.error_type, str(raised.value)))
+    assert (failure.error_type, failure.content_sha256) == ("changed", None)
+
+
+def test_a_file_that_is_gone_when_its_turn_comes(tmp_path: Path) -> None:
+    path = tmp_path / "gone.txt"
+    path.write_text("Here for now")
+    items = iter_inputs([str(path)])
+    item = next(items)
+    path.unlink()
+    (failure,) = Ingest(InputSection(workers=1), CleanSection()).iter_clean([item])
+    assert isinstance(failure, Failure)
+    assert (failure.error_type, failure.error) == ("unreadable", "cannot be read: No such file or directory")

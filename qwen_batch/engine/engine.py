@@ -29,6 +29,7 @@ from qwen_batch.engine.runner import Runner
 from qwen_batch.engine.scheduler import Piece, Scheduler
 from qwen_batch.engine.sequence import Sequence as EngineSequence
 from qwen_batch.engine.sequence import failed
+from qwen_batch.engine.shrink import BatchLimits, is_out_of_memory
 from qwen_batch.errors import UsageError
 from qwen_batch.model.config import read_config
 from qwen_batch.model.decoder import Decoder
@@ -76,6 +77,7 @@ class Engine:
             max_num_batched_tokens=config.max_num_batched_tokens,
             output_reserve=config.output_reserve,
         )
+        self._limits = BatchLimits(self._scheduler)
         self._refused: list[Completion] = []
         self._active_ids: set[str] = set()
         self._num_steps = self._num_computed_tokens = self._num_cached_tokens = 0
@@ -195,7 +197,15 @@ class Engine:
         done, self._refused = self._refused, []
         pieces = self._scheduler.schedule()
         if pieces:
-            tokens = iter(self._runner.run(pieces))
+            try:
+                tokens = iter(self._runner.run(pieces))
+            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                pieces, tokens = [], iter(())  # nothing was computed
+                done += self._shrink()
+            else:
+                self._limits.step_went_well()
             self._num_steps += 1
             for piece in pieces:
                 completion = self._advance(piece, tokens.__next__)
@@ -203,6 +213,21 @@ class Engine:
                     done.append(completion)
         self._active_ids.difference_update(completion.request_id for completion in done)
         return done
+
+    def _shrink(self) -> list[Completion]:
+        """After a step without enough memory: smaller steps, or the failure of the one that cannot be made smaller."""
+        failures = []
+        if self._limits.is_smallest:
+            message = "the device has not enough memory for it, even by itself: shorten the document or its answer"
+            failures = [
+                self._finish(sequence, "error", ("out_of_memory", message)) for sequence in self._scheduler.running[:]
+            ]
+        else:
+            self._limits.shrink()
+            self._scheduler.preempt_all()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return failures
 
     def drop_all(self) -> None:
         """Forget every request; blocks of shared prefixes stay for the next ones."""

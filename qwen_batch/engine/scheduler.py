@@ -38,8 +38,8 @@ class Scheduler:
         self, blocks: BlockManager, *, max_num_seqs: int, max_num_batched_tokens: int, output_reserve: float
     ) -> None:
         self._blocks = blocks
-        self._max_num_seqs = max_num_seqs
-        self._max_num_batched_tokens = max_num_batched_tokens
+        self.max_num_seqs = max_num_seqs
+        self.max_num_batched_tokens = max_num_batched_tokens
         self._output_reserve = output_reserve  # share of max_tokens for which admission keeps blocks
         self._waiting: list[tuple[int, int, Sequence]] = []  # heap of (-priority, order, sequence)
         self._num_added = 0
@@ -57,14 +57,14 @@ class Scheduler:
     def schedule(self) -> list[Piece]:
         """Pieces of the next step, with room for their tokens. Empty only when nothing waits or runs."""
         pieces: dict[Sequence, Piece] = {}
-        budget, preemptions = self._max_num_batched_tokens, self.num_preemptions
+        budget, preemptions = self.max_num_batched_tokens, self.num_preemptions
         for sequence in sorted(self.running, key=lambda s: s.is_prefilling):
             num_tokens = min(sequence.num_uncomputed_tokens, budget)
             was_preempted = not sequence.block_table
             if num_tokens and not was_preempted and self._make_room(sequence, num_tokens, pieces):
                 self._blocks.grow(sequence, num_tokens)
                 pieces[sequence] = Piece(sequence, num_tokens)
-                budget = self._max_num_batched_tokens - sum(piece.num_tokens for piece in pieces.values())
+                budget = self.max_num_batched_tokens - sum(piece.num_tokens for piece in pieces.values())
         if self.num_preemptions == preemptions:  # what was just taken out must not come back in the same step
             self._admit(pieces, budget)
         return list(pieces.values())
@@ -72,6 +72,11 @@ class Scheduler:
     def finish(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
         self._blocks.release(sequence)
+
+    def preempt_all(self) -> None:
+        """Let every running sequence give its blocks back and wait; they go first when there is room again."""
+        for sequence in reversed(self.running[:]):
+            self._preempt(sequence)
 
     def drop_all(self) -> list[Sequence]:
         """Take everything out, finished or not."""
@@ -103,7 +108,7 @@ class Scheduler:
         promised = sum(self._still_needed(sequence) for sequence in self.running)
         in_flight = {h for sequence in self.running for h in self._uncomputed_hashes(sequence)}
         put_back: list[tuple[int, int, Sequence]] = []
-        while self._waiting and budget > 0 and len(self.running) < self._max_num_seqs and len(put_back) < LOOKAHEAD:
+        while self._waiting and budget > 0 and len(self.running) < self.max_num_seqs and len(put_back) < LOOKAHEAD:
             entry = heapq.heappop(self._waiting)
             sequence = entry[2]
             self._blocks.start(sequence)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +15,8 @@ from qwen_batch.errors import OutputError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EXDEV)
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 _NO_FOLDER = (errno.ENOTDIR, errno.EEXIST)
 
 FULL_ADVICE = "no space is left on the disk; free some and run again: what is finished is saved"
@@ -34,6 +38,36 @@ class Disk:
         with path.open("wb") as file:
             for chunk in chunks:
                 file.write(chunk)
+
+    def append(self, path: Path, content: bytes) -> None:
+        """Write at the end of a file; create it if need be."""
+        with path.open("ab") as file:
+            file.write(content)
+
+    def truncate(self, path: Path, num_bytes: int) -> None:
+        """Cut a file off after so many bytes."""
+        os.truncate(path, num_bytes)
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name."""
+        os.link(source, target)
+
+    def exchange(self, one: Path, other: Path) -> bool:
+        """Let two folders change places, at once for every reader; False where the system cannot (Linux can)."""
+        renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+        if renameat2 is None:
+            return False
+        if renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+            return True
+        number = ctypes.get_errno()
+        if number in _CANNOT_EXCHANGE:
+            return False
+        raise OSError(number, os.strerror(number), str(one))
+
+    def remove_folder(self, folder: Path) -> None:
+        """Remove a folder and all in it, if it is there."""
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
 
     def sync(self, path: Path) -> None:
         """Return when the file's content is on the medium."""

@@ -2,7 +2,9 @@
 
     documents    doc_id -> key and status of its newest row, the row itself, and the part that holds it
     completions  key    -> a model call, and the part of the `completions` table that holds it
-    meta         version of this layout
+    audit        lines of the audit log that are not in its files yet, and the last one; see audit.py
+    in_flight    documents that a run works on, and how many runs died while they did; see in_flight.py
+    meta         version of this layout, and the numbers of the first and last audit lines that the files must have
 
 `part` is NULL until the row stands in a part file; table.py says who writes it and when. What an `add_*` method was
 given is on the medium when it returns: a write-ahead log with synchronous=FULL (https://sqlite.org/wal.html).
@@ -36,11 +38,28 @@ CREATE TABLE completions (key TEXT PRIMARY KEY, stamp INTEGER NOT NULL, part TEX
 CREATE INDEX documents_part ON documents (part);
 CREATE INDEX completions_part ON completions (part);
 """
+_LATER_TABLES = """
+CREATE TABLE IF NOT EXISTS audit (seq INTEGER PRIMARY KEY, day TEXT NOT NULL, line TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS in_flight (doc_id TEXT PRIMARY KEY, deaths INTEGER NOT NULL, is_open INTEGER NOT NULL);
+"""
 _DAMAGED = (
     "the journal is damaged; move the folder .journal away and run again: the table is kept, "
     "and its documents are computed again"
 )
 _BUSY_ADVICE = "another process uses the journal; end it and run again"
+
+
+@dataclass(frozen=True, slots=True)
+class JournaledRow:
+    """A row on its way into the journal."""
+
+    columns: Columns
+    key: str
+    text: str  # the columns as JSON, as the journal keeps them
+
+    def values(self) -> tuple[str, str, str, int, str]:
+        row = self.columns
+        return row["doc_id"], self.key, row["status"], microseconds(row["finished_at"]), self.text
 
 
 def _row_to_json(row: Columns) -> str:
@@ -69,11 +88,16 @@ COMPLETIONS = JournaledKind("completions", "key", columns_from_json)
 
 
 class Journal:
-    """One connection behind a lock: any thread may call any method. Every method raises OutputError."""
+    """Any thread may call any method. Every method raises OutputError.
+
+    One connection writes, behind a lock. Another one answers questions, which therefore never wait for a medium.
+    """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, disk: Disk) -> None:
         self.path = path
         self._connection = connection
+        self._reader: sqlite3.Connection | None = None  # opened with the first question
+        self._reader_lock = threading.Lock()
         self._disk = disk
         self._lock = threading.RLock()
 
@@ -90,7 +114,7 @@ class Journal:
                 connection.execute("PRAGMA synchronous = FULL")
                 journal._check_layout()
             except BaseException:
-                connection.close()
+                journal.close()
                 raise
         return journal
 
@@ -110,17 +134,30 @@ class Journal:
     def add_completions(self, calls: Iterable[ModelCall]) -> None:
         """Keep these calls, each in place of an earlier one with its key. All or none."""
         values = [(call.key, call_to_json(call)) for call in calls]
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.executemany("INSERT OR REPLACE INTO completions VALUES (?, 0, NULL, ?)", values)
 
-    def add_rows(self, rows: Iterable[tuple[Columns, str]]) -> None:
-        """Keep these (row, key), each in place of the document's earlier row. All or none."""
-        values = [
-            (row["doc_id"], key, row["status"], microseconds(row["finished_at"]), _row_to_json(row))
-            for row, key in rows
-        ]
-        with self._transaction() as connection:
-            connection.executemany("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, NULL, ?)", values)
+    def add_rows(
+        self,
+        rows: Iterable[tuple[Columns, str]],
+        also: Callable[[sqlite3.Connection, Sequence[JournaledRow]], None] | None = None,
+    ) -> None:
+        """Keep these (row, key), each in place of the document's earlier row, and what `also` does. All or none."""
+        journaled = [JournaledRow(row, key, _row_to_json(row)) for row, key in rows]
+        insert = "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, NULL, ?)"
+        with self.transaction() as connection:
+            connection.executemany(insert, [row.values() for row in journaled])
+            if also is not None:
+                also(connection, journaled)
+
+    def forget_documents(
+        self, doc_ids: Sequence[str], also: Callable[[sqlite3.Connection], None] | None = None
+    ) -> None:
+        """Let these documents be unknown, and do what `also` does. All or none."""
+        with self.transaction() as connection:
+            connection.executemany("DELETE FROM documents WHERE doc_id = ?", [(doc_id,) for doc_id in doc_ids])
+            if also is not None:
+                also(connection)
 
     def pending(self, kind: JournaledKind, limit: int) -> list[Columns]:
         """Up to `limit` rows that no part file holds, in the order in which they came."""
@@ -133,31 +170,38 @@ class Journal:
     def note_part(self, kind: JournaledKind, ids: Sequence[str], part: str) -> None:
         """Note that the part file holds the newest rows of these ids."""
         update = f"UPDATE {kind.table} SET part = ? WHERE {kind.id_column} = ?"
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.executemany(update, [(part, id_) for id_ in ids])
 
     def forget_parts(self, kind: JournaledKind, parts: Iterable[str]) -> None:
         """Note that these part files hold nothing: their rows are pending again."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             update = f"UPDATE {kind.table} SET part = NULL WHERE part = ?"
             connection.executemany(update, [(part,) for part in parts])
 
     def reconcile(self, kind: JournaledKind, places: Mapping[str, Place]) -> None:
-        """Make pending what the part files do not hold as the journal remembers it (deleted, or an older copy)."""
+        """Note where rows stand after parts were compacted, and make pending what no part file holds as the journal
+        remembers it (deleted, or an older copy)."""
         query = f"SELECT {kind.id_column}, part, stamp FROM {kind.table} WHERE part IS NOT NULL"
-        update = f"UPDATE {kind.table} SET part = NULL WHERE {kind.id_column} = ?"
-        with self._transaction() as connection:
-            lost = [(id_,) for id_, part, stamp in connection.execute(query) if places.get(id_) != Place(part, stamp)]
-            connection.executemany(update, lost)
+        update = f"UPDATE {kind.table} SET part = ? WHERE {kind.id_column} = ?"
+        with self.transaction() as connection:
+            changes: list[tuple[str | None, str]] = []
+            for id_, part, stamp in connection.execute(query):
+                place = places.get(id_)
+                if place != Place(part, stamp):
+                    changes.append((place.part if place is not None and place.stamp == stamp else None, id_))
+            connection.executemany(update, changes)
 
     def forget_keys(self) -> None:
         """Let no document and no completion count as computed. The rows stay."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute("UPDATE documents SET key = NULL")
             connection.execute("DELETE FROM completions")
 
     def close(self) -> None:
-        with self._lock, _journal_errors(self.path):
+        with self._lock, self._reader_lock, _journal_errors(self.path):
+            if self._reader is not None:
+                self._reader.close()
             self._connection.close()
 
     def _check_layout(self) -> None:
@@ -174,20 +218,36 @@ class Journal:
                 f"{self.path}: written by a newer qwen-batch (layout {found[0]}, this one knows {VERSION}); "
                 "upgrade qwen-batch, or choose another folder with --output"
             )
+        self._add_later_tables(tables)
 
     def _create_layout(self) -> None:
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             for statement in filter(str.strip, _LAYOUT.split(";")):
                 connection.execute(statement)
             connection.execute("INSERT INTO meta VALUES ('version', ?)", (VERSION,))
         self._disk.sync_folder(self.path.parent)
 
+    def _add_later_tables(self, tables: set[str]) -> None:
+        """A folder of an earlier release gets the tables that it lacks."""
+        if not {"audit", "in_flight"} <= tables:
+            with self.transaction() as connection:
+                for statement in filter(str.strip, _LATER_TABLES.split(";")):
+                    connection.execute(statement)
+
     def _one(self, query: str, *values: str) -> tuple[Any, ...] | None:
+        with self._reader_lock, _journal_errors(self.path):
+            if self._reader is None:
+                self._reader = sqlite3.connect(self.path, timeout=30.0, isolation_level=None, check_same_thread=False)
+            return cast("tuple[Any, ...] | None", self._reader.execute(query, values).fetchone())
+
+    def query(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """All rows that a SELECT finds."""
         with self._lock, _journal_errors(self.path):
-            return cast("tuple[Any, ...] | None", self._connection.execute(query, values).fetchone())
+            return self._connection.execute(statement, values).fetchall()
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All that is done inside, or none of it; on the medium when it ends."""
         with self._lock, _journal_errors(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -197,6 +257,17 @@ class Journal:
                 with suppress(sqlite3.Error):  # SQLite itself has rolled back after some errors
                     self._connection.execute("ROLLBACK")
                 raise
+
+    @contextmanager
+    def hasty_transaction(self) -> Iterator[sqlite3.Connection]:
+        """The same for what must survive the process but not a power cut: it does not wait for the medium."""
+        with self._lock, _journal_errors(self.path):
+            self._connection.execute("PRAGMA synchronous = NORMAL")  # in WAL mode: no sync at a commit
+            try:
+                with self.transaction() as connection:
+                    yield connection
+            finally:
+                self._connection.execute("PRAGMA synchronous = FULL")
 
     @contextmanager
     def _decoding(self) -> Iterator[None]:

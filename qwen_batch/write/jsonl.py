@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -60,6 +60,18 @@ class JsonlWriter:
             if isinstance(error, BrokenPipeError):
                 raise StoppedError("the reader of standard output has gone away", signal.SIGPIPE) from None
             raise OutputError(f"standard output: {error.strerror or error}; rows that are not out are lost") from error
+
+    def begin(self, doc_ids: Sequence[str]) -> None:
+        pass
+
+    def deaths(self, doc_id: str) -> int:
+        return 0
+
+    def record(self, event: str, fields: Mapping[str, object]) -> None:
+        pass
+
+    def drop_missing(self, is_present: Callable[[str], bool]) -> int:
+        return 0
 
     def tick(self) -> None:
         pass

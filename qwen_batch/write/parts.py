@@ -1,14 +1,15 @@
 """A folder of Parquet part files in which every id has one row, and a part is replaced as a whole or not at all.
 
-A row never moves to another part. A new row goes to the last part while that has room, else to a new one; a row for
-an id that is already there takes the old one's place. Either way the part is written beside itself under a name that
-begins with a dot, which table readers take for no data, and renamed over itself.
+While rows come in, none moves to another part (compact.py says when one does). A new row goes to the last part while
+that has room, else to a new one; a row for an id that is already there takes the old one's place. Either way the part
+is written beside itself under a name that begins with a dot, which table readers take for no data, and renamed over
+itself.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,7 @@ class PartFolder:
                 )
             for name in filter(_TEMPORARY.fullmatch, names):
                 self._disk.remove(self.folder / name)
+            self._disk.remove_folder(shadow_of(self.folder))
         rows: dict[str, int] = {}
         for part in list_parts(self.folder):
             self._scan_part(part, rows)
@@ -83,7 +85,7 @@ class PartFolder:
             self._write_table(part, _conform(table, self.schema, self.folder / part))
         self.other_schema, self.duplicates = [], {}
         if not self._num_rows:
-            self._write_table(_part_name(0), self.schema.empty_table())
+            self._write_table(part_name(0), self.schema.empty_table())
 
     def write(self, rows: Sequence[Columns]) -> Iterator[tuple[str, list[str]]]:
         """Write rows with different ids; yields each part and the ids in it once they are on the medium."""
@@ -94,6 +96,29 @@ class PartFolder:
             stamps = _stamps(new, self._stamp_column)
             self.places.update({id_: Place(part, stamp) for id_, stamp in zip(ids, stamps, strict=True)})
             yield part, ids
+
+    def drop(self, ids: Iterable[str]) -> None:
+        """Take the rows of these ids out, part by part."""
+        by_part: dict[str, set[str]] = {}
+        for id_ in ids:
+            by_part.setdefault(self.places[id_].part, set()).add(id_)
+        for part, dropped in by_part.items():
+            table = read_part(self.folder / part)
+            kept = [row for row, id_ in enumerate(table[self._id_column].to_pylist()) if id_ not in dropped]
+            self._write_table(part, table.take(pa.array(kept, pa.int64())))
+            for id_ in dropped:
+                del self.places[id_]
+
+    @property
+    def num_rows(self) -> Mapping[str, int]:
+        """Rows of each part, in the order of their numbers."""
+        return self._num_rows
+
+    def rescan(self) -> None:
+        """Learn again which rows there are, after the parts were changed by other means."""
+        self.places.clear()
+        self._num_rows.clear()
+        self.scan()
 
     def _scan_part(self, part: str, rows: dict[str, int]) -> None:
         """Add the part's rows to `places`; `rows` says at which row of its part each id stands."""
@@ -127,7 +152,7 @@ class PartFolder:
             place = self.places.get(row[self._id_column])
             if place is None:
                 if room <= 0:
-                    last, room = _part_name(_part_number(last) + 1), self._part_rows
+                    last, room = part_name(part_number(last) + 1), self._part_rows
                 room -= 1
             plan.setdefault(place.part if place else last, []).append(row)
         return plan
@@ -152,7 +177,7 @@ class PartFolder:
 def list_parts(folder: Path) -> list[str]:
     """Names of the part files in a folder, in the order of their numbers."""
     names = [path.name for path in folder.iterdir() if _PART.fullmatch(path.name)]
-    return sorted(names, key=_part_number)
+    return sorted(names, key=part_number)
 
 
 def read_part(path: Path, columns: list[str] | None = None) -> pa.Table:
@@ -178,11 +203,18 @@ def _open_part(path: Path, read: Callable[[pq.ParquetFile], Any]) -> Any:
         ) from error
 
 
-def _part_name(number: int) -> str:
+def shadow_of(folder: Path) -> Path:
+    """Where the compacted form of a folder is built."""
+    return folder.with_name(f".{folder.name}.compacting")
+
+
+def part_name(number: int) -> str:
+    """`part-000007.parquet`."""
     return f"part-{number:06d}.parquet"
 
 
-def _part_number(part: str) -> int:
+def part_number(part: str) -> int:
+    """The number in a part's name."""
     return int(part.removeprefix("part-").removesuffix(".parquet"))
 
 

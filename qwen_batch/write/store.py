@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -15,9 +16,11 @@ import pyarrow as pa
 
 from qwen_batch.errors import OutputError
 from qwen_batch.records import Completion, ResultRow, Status
+from qwen_batch.write.audit import AuditEvent, AuditLog, document_event
 from qwen_batch.write.calls import CALL_SCHEMA, ModelCall, call_to_json, columns_from_json
 from qwen_batch.write.disk import Disk
-from qwen_batch.write.journal import COMPLETIONS, DOCUMENTS, Journal, JournaledKind
+from qwen_batch.write.in_flight import InFlight
+from qwen_batch.write.journal import COMPLETIONS, DOCUMENTS, Journal, JournaledKind, JournaledRow
 from qwen_batch.write.parts import PartFolder
 from qwen_batch.write.schema import result_schema, row_to_dict
 from qwen_batch.write.table import JournaledTable
@@ -40,6 +43,18 @@ class RowSink(Protocol):
     def add_rows(self, items: Sequence[tuple[ResultRow, str]]) -> None:
         """Keep finished rows, each with the key under which it was computed."""
 
+    def begin(self, doc_ids: Sequence[str]) -> None:
+        """Note that the model is about to work on these documents."""
+
+    def deaths(self, doc_id: str) -> int:
+        """How many runs died while they worked on this document, without a row in between."""
+
+    def record(self, event: str, fields: Mapping[str, object]) -> None:
+        """Write an event of the run into the audit log."""
+
+    def drop_missing(self, is_present: Callable[[str], bool]) -> int:
+        """Take out the rows of documents that are gone; how many there were."""
+
     def tick(self) -> None:
         """Called often: do what is due."""
 
@@ -57,10 +72,22 @@ class ResultStore:
     journal took it (the disk filled up while a part was written): the next `open` writes it.
     """
 
-    def __init__(self, journal: Journal, results: JournaledTable, completions: JournaledTable | None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        results: JournaledTable,
+        completions: JournaledTable | None,
+        audit: AuditLog,
+        in_flight: InFlight,
+        *,
+        audit_text: bool,
+    ) -> None:
         self._journal = journal
         self._results = results
         self._completions = completions
+        self._audit = audit
+        self._audit_text = audit_text
+        self._in_flight = in_flight
         self._lock = threading.RLock()  # over the tables; the journal has its own, so questions never wait for a flush
         self._closed = False
 
@@ -74,6 +101,8 @@ class ResultStore:
         flush_seconds: float,
         keep_completions: bool = False,
         fresh: bool = False,
+        audit_days: int = 184,
+        audit_text: bool = False,
         disk: Disk | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> ResultStore:
@@ -93,7 +122,9 @@ class ResultStore:
                 part_rows=flush_rows,
                 disk=disk,
             )
-            made = JournaledTable(parts, journal, kind, flush_rows=flush_rows, flush_seconds=flush_seconds, clock=clock)
+            made = JournaledTable(
+                parts, journal, kind, disk, flush_rows=flush_rows, flush_seconds=flush_seconds, clock=clock
+            )
             made.recover()
             return made
 
@@ -104,8 +135,12 @@ class ResultStore:
             completions = table("completions", CALL_SCHEMA, COMPLETIONS, None) if keep_completions else None
             if fresh:
                 journal.forget_keys()
+            audit = AuditLog(folder / "audit", journal, disk, retention_days=audit_days)
+            audit.recover()
+            in_flight = InFlight(journal)
+            in_flight.recover()
             on_error.pop_all()
-        return cls(journal, results, completions)
+        return cls(journal, results, completions, audit, in_flight, audit_text=audit_text)
 
     def is_current(self, doc_id: str, key: str) -> Status | None:
         found = self._journal.current_key(doc_id)
@@ -125,8 +160,36 @@ class ResultStore:
         rows = [(row_to_dict(row), key) for row, key in items]
         with self._lock:
             self._results.check([row for row, _ in rows])
-            self._journal.add_rows(rows)
+            self._journal.add_rows(rows, self._keep_with)
+            self._audit.added()
             self._results.add([row for row, _ in rows])
+
+    def _keep_with(self, connection: sqlite3.Connection, rows: Sequence[JournaledRow]) -> None:
+        """What belongs into the same transaction as rows."""
+        self._audit.add(connection, [document_event(row, with_text=self._audit_text) for row in rows])
+        self._in_flight.end(connection, [row.columns["doc_id"] for row in rows])
+
+    def begin(self, doc_ids: Sequence[str]) -> None:
+        with self._lock:
+            self._in_flight.begin(doc_ids)
+
+    def deaths(self, doc_id: str) -> int:
+        return self._in_flight.deaths(doc_id)
+
+    def record(self, event: str, fields: Mapping[str, object]) -> None:
+        with self._lock:
+            self._audit.record(AuditEvent(event, fields))
+
+    def drop_missing(self, is_present: Callable[[str], bool]) -> int:
+        with self._lock:
+            self.flush()
+            gone = [doc_id for doc_id in self._results.ids() if not is_present(doc_id)]
+            if gone:
+                events = [AuditEvent("document_dropped", {"doc_id": doc_id}) for doc_id in gone]
+                self._journal.forget_documents(gone, lambda connection: self._audit.add(connection, events))
+                self._audit.added()
+                self._results.drop(gone)
+            return len(gone)
 
     def tick(self) -> None:
         with self._lock:
@@ -137,15 +200,19 @@ class ResultStore:
         with self._lock:
             for table in self._tables():
                 table.flush()
+            self._audit.flush()
 
     def close(self) -> None:
-        """Flush and let go of the journal. Doing it again does nothing."""
+        """Flush, compact, and let go of the journal. Doing it again does nothing."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             try:
+                self._in_flight.close()
                 self.flush()
+                for table in self._tables():
+                    table.compact()
             finally:
                 self._journal.close()
 

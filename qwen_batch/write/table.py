@@ -21,8 +21,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from qwen_batch.write.compact import compact
+from qwen_batch.write.disk import Disk, output_errors
 from qwen_batch.write.journal import Journal, JournaledKind
 from qwen_batch.write.parts import PartFolder
 from qwen_batch.write.schema import Columns, rows_to_table
@@ -40,6 +42,7 @@ class JournaledTable:
         parts: PartFolder,
         journal: Journal,
         kind: JournaledKind,
+        disk: Disk,
         *,
         flush_rows: int,
         flush_seconds: float,
@@ -48,6 +51,7 @@ class JournaledTable:
         self._parts = parts
         self._journal = journal
         self._kind = kind
+        self._disk = disk
         self._flush_rows = flush_rows
         self._flush_seconds = flush_seconds
         self._clock = clock
@@ -90,6 +94,23 @@ class JournaledTable:
     def flush(self) -> None:
         """Write what is pending. After an error it still is, here and in the journal."""
         self._write(list(self._pending.values()))
+
+    def ids(self) -> Iterable[str]:
+        """Ids of all rows that part files hold."""
+        return self._parts.places.keys()
+
+    def drop(self, ids: Iterable[str]) -> None:
+        """Take rows that the journal has forgotten out of the part files."""
+        self._parts.drop(ids)
+
+    def compact(self) -> None:
+        """Merge small parts, if there are many."""
+        parts = self._parts
+        with output_errors(parts.folder):
+            changed = compact(parts.folder, parts.num_rows, self._disk)
+        if changed:
+            parts.rescan()
+            self._journal.reconcile(self._kind, parts.places)
 
     def _write(self, rows: Sequence[Columns]) -> None:
         for part, ids in self._parts.write([self._fit(row) for row in rows]):

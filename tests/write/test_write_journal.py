@@ -71,7 +71,9 @@ def test_reconcile_believes_the_parts(tmp_path: Path) -> None:
     journal.add_rows([(row, "k") for row in rows])
     journal.note_part(DOCUMENTS, list("abcd"), "p0")
     journal.reconcile(DOCUMENTS, {"a": Place("p0", stamp), "b": Place("p1", stamp), "c": Place("p0", stamp - 1)})
-    assert [row["doc_id"] for row in journal.pending(DOCUMENTS, 10)] == ["b", "c", "d"]
+    assert [row["doc_id"] for row in journal.pending(DOCUMENTS, 10)] == ["c", "d"]
+    journal.forget_parts(DOCUMENTS, ["p1"])
+    assert [row["doc_id"] for row in journal.pending(DOCUMENTS, 10)] == ["b", "c", "d"], "b stands in p1"
     journal.close()
 
 

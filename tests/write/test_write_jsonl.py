@@ -171,7 +171,7 @@ def test_a_table_as_an_openai_batch_file(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["custom_id"] for line in lines] == ["a", "b", "c"]
     assert lines == written(*(make_row(doc_id) for doc_id in "abc"), form="openai-batch")
-    assert sorted(each.name for each in tmp_path.iterdir()) == [".journal", "openai-batch.jsonl", "results"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".journal", "audit", "openai-batch.jsonl", "results"]
 
 
 def test_an_openai_batch_file_that_cannot_be_written(tmp_path: Path) -> None:

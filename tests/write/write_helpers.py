@@ -88,6 +88,30 @@ class StoppingDisk(Disk):
         self._step("write")
         super().write(path, [content])
 
+    def append(self, path: Path, content: bytes) -> None:
+        self._step("append")
+        super().append(path, content)
+        super().truncate(path, path.stat().st_size - len(content) // 2)
+        self._step("append_half")
+        super().append(path, content[len(content) - len(content) // 2 :])
+
+    def truncate(self, path: Path, num_bytes: int) -> None:
+        self._step("truncate")
+        super().truncate(path, num_bytes)
+
+    def link(self, source: Path, target: Path) -> None:
+        self._step("link")
+        super().link(source, target)
+
+    def exchange(self, one: Path, other: Path) -> bool:
+        self._step("exchange")
+        return super().exchange(one, other)
+
+    def remove_folder(self, folder: Path) -> None:
+        if folder.exists():
+            self._step("remove_folder")
+        super().remove_folder(folder)
+
     def sync(self, path: Path) -> None:
         self._step("sync")  # and no more: what the medium holds makes no difference to the end of a process
 
@@ -116,7 +140,7 @@ def open_store(folder: Path, **changes: Any) -> ResultStore:
 
 def abandon(store: ResultStore) -> None:
     """What the end of the process does to a store: its files are closed, nothing is written."""
-    store._journal._connection.close()
+    store._journal.close()
 
 
 def read_results(folder: Path, name: str = "results") -> list[dict[str, Any]]:

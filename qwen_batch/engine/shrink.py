@@ -1,0 +1,73 @@
+"""What the engine does when the device has no memory left in the middle of a step.
+
+The step's sequences give their blocks back and are computed again, with half the sequences and half the tokens in a
+step. A sequence that does not fit even alone, in the smallest pieces, fails. After a while without trouble the limits
+double again, up to what was configured, and after each new trouble that while is twice as long, so that a night is
+neither spent at the smallest size nor in going up and down.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+
+from qwen_batch.engine.scheduler import Scheduler
+
+logger = logging.getLogger(__name__)
+
+MIN_BATCHED_TOKENS = 16  # of a step; smaller pieces save nothing beside the weights
+FIRST_PATIENCE_STEPS = 64
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the device, or the machine, had no memory left. torch has no type of its own for the CPU's."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+class BatchLimits:
+    """Sets the scheduler's limits within what was configured."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._full = (scheduler.max_num_seqs, scheduler.max_num_batched_tokens)
+        self._patience = self._steps_left = FIRST_PATIENCE_STEPS
+        self.num_shrinks = 0
+
+    @property
+    def is_smallest(self) -> bool:
+        scheduler = self._scheduler
+        return scheduler.max_num_seqs == 1 and scheduler.max_num_batched_tokens <= MIN_BATCHED_TOKENS
+
+    def shrink(self) -> None:
+        """Half of everything, from the next step on."""
+        scheduler = self._scheduler
+        self.num_shrinks += 1
+        self._patience = self._steps_left = 2 * self._patience
+        smallest = min(MIN_BATCHED_TOKENS, self._full[1])
+        self._set(max(1, scheduler.max_num_seqs // 2), max(smallest, scheduler.max_num_batched_tokens // 2))
+        logger.warning(
+            "the device has no memory left: going on with at most %d sequences and %d tokens in a step; "
+            "lower engine.max_num_seqs, engine.max_num_batched_tokens or engine.kv_memory",
+            scheduler.max_num_seqs,
+            scheduler.max_num_batched_tokens,
+            extra={"event": "out_of_memory"},
+        )
+
+    def step_went_well(self) -> None:
+        """Twice of everything after enough such steps."""
+        scheduler = self._scheduler
+        if (scheduler.max_num_seqs, scheduler.max_num_batched_tokens) == self._full:
+            return
+        self._steps_left -= 1
+        if self._steps_left <= 0:
+            self._steps_left = self._patience
+            self._set(
+                min(self._full[0], 2 * scheduler.max_num_seqs), min(self._full[1], 2 * scheduler.max_num_batched_tokens)
+            )
+
+    def _set(self, max_num_seqs: int, max_num_batched_tokens: int) -> None:
+        self._scheduler.max_num_seqs = max_num_seqs
+        self._scheduler.max_num_batched_tokens = max_num_batched_tokens

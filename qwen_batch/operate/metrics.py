@@ -1,0 +1,219 @@
+"""Numbers of a run for Prometheus: a text file for node_exporter, and an HTTP port while the run lasts.
+
+The file is replaced as a whole every WRITE_SECONDS and at the end; the time of the last success is carried over from
+the file that was there, so that a night that failed does not hide when the last good one was. Names end in their unit,
+as https://prometheus.io/docs/practices/naming/ asks; the label is `batch_job` because Prometheus uses `job` itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from qwen_batch.errors import RunError, UsageError
+from qwen_batch.operate.progress import ProgressState
+
+logger = logging.getLogger(__name__)
+
+WRITE_SECONDS = 15.0
+DOCUMENT_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)  # bounds of the histogram
+_FINISHED = (0, 3)  # exit codes of a run that came to its end
+_LAST_SUCCESS = re.compile(r'^qwen_batch_last_success_timestamp_seconds\{batch_job="([^"]*)"\} (\S+)$', re.MULTILINE)
+
+
+class Metrics(Protocol):
+    """What a run tells while it goes on."""
+
+    def add_stage(self, stage: str, seconds: float) -> None:
+        """So many seconds of the main thread went into a stage: feed (waiting for documents), compute or write."""
+
+    def add_row(self, status: str, seconds: float, tokens: tuple[int, int, int]) -> None:
+        """A document has its row, after so long; tokens are prompt, completion, cached."""
+
+    def add_unchanged(self, status: str) -> None:
+        """A document has its row from an earlier run."""
+
+    def update(self, state: ProgressState, device_seconds: float) -> None:
+        """Where the run stands; device_seconds: since the model was loaded, 0 before."""
+
+    def finish(self, exit_code: int) -> None:
+        """The run ends with this exit code."""
+
+
+class NoMetrics:
+    """When nobody asked."""
+
+    def add_stage(self, stage: str, seconds: float) -> None:
+        pass
+
+    def add_row(self, status: str, seconds: float, tokens: tuple[int, int, int]) -> None:
+        pass
+
+    def add_unchanged(self, status: str) -> None:
+        pass
+
+    def update(self, state: ProgressState, device_seconds: float) -> None:
+        pass
+
+    def finish(self, exit_code: int) -> None:
+        pass
+
+
+class RunMetrics:
+    """Counts into a registry of its own."""
+
+    def __init__(
+        self, job: str, output: Path | None, file: Path | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        # Here and not above: a run without metrics does not pay for it.
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+        self.registry = CollectorRegistry()
+        self._job = job
+        self._output = output
+        self._file = file
+        self._clock = clock
+        self._started = clock()
+        self._next_write = clock()
+        self._compute_seconds = 0.0
+        self._warned = False
+
+        registry = self.registry
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"qwen_batch_{name}", text, ["batch_job", *labels], registry=registry)
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"qwen_batch_{name}", text, ["batch_job"], registry=registry).labels(job)
+
+        self._documents = counter("documents", "Documents by the status of their row.", "status")
+        self._unchanged = counter("unchanged_documents", "Documents that an earlier run had finished.").labels(job)
+        self._tokens = counter("tokens", "Tokens: prompt, completion, cached (prompt tokens not computed).", "kind")
+        self._stages = counter("stage_seconds", "Time of the main thread; feed is waiting for documents.", "stage")
+        text = "From the plan of a document to its row."
+        self._document_seconds = Histogram(
+            "qwen_batch_document_seconds", text, ["batch_job"], buckets=DOCUMENT_SECONDS, registry=registry
+        ).labels(job)
+        text = "Documents under way, requests running and waiting."
+        self._queue = Gauge("qwen_batch_queue_length", text, ["batch_job", "queue"], registry=registry)
+        self._busy = gauge("device_busy_ratio", "Share of the time since the model was loaded that went into steps.")
+        self._kv_use = gauge("kv_used_ratio", "Share of KV memory that is in use, kept prefixes included.")
+        self._disk_free = gauge("disk_free_bytes", "Free space where the output is.")
+        self._active = gauge("run_active", "1 while a run works; stays 1 when it was killed.")
+        self._exit_code = gauge("run_exit_code", "Exit code of the last run that ended.")
+        self._start = gauge("run_start_timestamp_seconds", "When the last run began, seconds since 1970.")
+        self._wall = gauge("run_wall_seconds", "Duration of the last run so far.")
+        self._success = gauge("last_success_timestamp_seconds", "When a run last came to its end (exit code 0 or 3).")
+        self._start.set(time.time())
+        self._active.set(1)
+        self._success.set(_last_success(file, job))
+        for status in ("ok", "flagged", "failed", "skipped"):
+            self._documents.labels(job, status)
+        for kind in ("prompt", "completion", "cached"):
+            self._tokens.labels(job, kind)
+
+    def add_stage(self, stage: str, seconds: float) -> None:
+        self._stages.labels(self._job, stage).inc(seconds)
+        self._compute_seconds += seconds if stage == "compute" else 0.0
+
+    def add_row(self, status: str, seconds: float, tokens: tuple[int, int, int]) -> None:
+        self._documents.labels(self._job, status).inc()
+        self._document_seconds.observe(max(0.0, seconds))  # the wall clock may have been set back
+        for kind, count in zip(("prompt", "completion", "cached"), tokens, strict=True):
+            self._tokens.labels(self._job, kind).inc(count)
+
+    def add_unchanged(self, status: str) -> None:
+        self._documents.labels(self._job, status).inc()
+        self._unchanged.inc()
+
+    def update(self, state: ProgressState, device_seconds: float) -> None:
+        self._queue.labels(self._job, "documents").set(state.documents_known - state.documents_done)
+        self._queue.labels(self._job, "requests_running").set(state.requests_running)
+        self._queue.labels(self._job, "requests_waiting").set(state.requests_waiting)
+        if device_seconds > 0:
+            self._busy.set(min(1.0, self._compute_seconds / device_seconds))
+        if state.kv_use is not None:
+            self._kv_use.set(state.kv_use)
+        if self._clock() >= self._next_write:
+            self._next_write = self._clock() + WRITE_SECONDS
+            self.write()
+
+    def finish(self, exit_code: int) -> None:
+        self._active.set(0)
+        self._exit_code.set(exit_code)
+        if exit_code in _FINISHED:
+            self._success.set(time.time())
+        self.write()
+
+    def write(self) -> None:
+        """Replace the text file. A file that cannot be written costs a warning, not the night."""
+        from prometheus_client import write_to_textfile
+
+        self._wall.set(self._clock() - self._started)
+        if self._output is not None:
+            with suppress(OSError):
+                self._disk_free.set(shutil.disk_usage(self._output).free)
+        if self._file is None:
+            return
+        try:
+            write_to_textfile(str(self._file), self.registry)
+        except OSError as error:
+            if not self._warned:
+                logger.warning("%s: metrics cannot be written: %s", self._file, error.strerror or error)
+            self._warned = True
+
+
+def _last_success(file: Path | None, job: str) -> float:
+    if file is not None:
+        with suppress(OSError, ValueError):
+            for name, value in _LAST_SUCCESS.findall(file.read_text(encoding="utf-8")):
+                if name == job:
+                    return float(value)
+    return 0.0
+
+
+@contextmanager
+def open_metrics(job: str, output: Path | None, *, file: str | None, host: str, port: int | None) -> Iterator[Metrics]:
+    """Metrics while the block lasts, where they are asked for; an exception is the exit code that it leads to.
+
+    Raises UsageError when there is no folder for the file, RunError when the port is taken.
+    """
+    if file is None and port is None:
+        yield NoMetrics()
+        return
+    if file is not None and not Path(file).absolute().parent.is_dir():
+        raise UsageError(f"{file}: there is no such folder for the metrics file; create it, or name another file")
+    metrics = RunMetrics(job, output, Path(file) if file else None)
+    with _serving(metrics, host, port):
+        try:
+            yield metrics
+        except BaseException as error:
+            metrics.finish(getattr(error, "exit_code", 1))
+            raise
+
+
+@contextmanager
+def _serving(metrics: RunMetrics, host: str, port: int | None) -> Iterator[None]:
+    if port is None:
+        yield
+        return
+    from prometheus_client import start_http_server
+
+    try:
+        server, thread = start_http_server(port, host, metrics.registry)
+    except OSError as error:
+        raise RunError(
+            f"operate.metrics_port: {host}:{port} cannot be opened: {error.strerror}; choose another port"
+        ) from error
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(timeout=5.0)

@@ -1,0 +1,99 @@
+"""No memory left in the middle of a step: smaller steps, the same answers, and one failure where nothing helps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from qwen_batch.engine import Engine, EngineConfig
+from qwen_batch.engine.runner import Runner
+from qwen_batch.engine.scheduler import Piece
+from qwen_batch.engine.shrink import is_out_of_memory
+from qwen_batch.records import SamplingParams
+
+PROMPTS = [list(range(3 + number, 40 + 9 * number)) for number in range(12)]
+PARAMS = SamplingParams(max_tokens=24, ignore_eos=True)
+
+
+def load(folder: Path, **options: Any) -> Engine:
+    return Engine.load_folder(folder, EngineConfig(device="cpu", dtype="float32", num_blocks=400, **options))
+
+
+def limit_memory(monkeypatch: pytest.MonkeyPatch, max_tokens: int, max_context: int = 10**9) -> list[int]:
+    """Steps of more tokens, or with a longer context, run out of memory; returns the sizes of those that did not."""
+    sizes: list[int] = []
+    run = Runner.run
+
+    def limited(self: Runner, pieces: Sequence[Piece]) -> list[int | None]:
+        size = sum(piece.num_tokens for piece in pieces)
+        longest = max(len(piece.sequence.token_ids) for piece in pieces)
+        if size > max_tokens or longest > max_context:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        sizes.append(size)
+        return run(self, pieces)
+
+    monkeypatch.setattr(Runner, "run", limited)
+    return sizes
+
+
+def test_smaller_steps_give_the_same_answers(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [completion.token_ids for completion in load(tiny_qwen3).generate(PROMPTS, PARAMS)]
+    sizes = limit_memory(monkeypatch, max_tokens=64)
+    engine = load(tiny_qwen3)
+    assert [completion.token_ids for completion in engine.generate(PROMPTS, PARAMS)] == expected
+    assert max(sizes) <= 64
+    assert 1 <= engine._limits.num_shrinks < 10
+    engine.check_blocks()
+
+
+def test_limits_grow_again_after_a_while(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = load(tiny_qwen3, max_num_seqs=8, max_num_batched_tokens=128)
+    with monkeypatch.context() as patch:
+        limit_memory(patch, max_tokens=64)
+        engine.generate(PROMPTS, PARAMS)
+    assert engine._scheduler.max_num_batched_tokens < 128
+    for _ in range(12):
+        engine.generate(PROMPTS, PARAMS)
+    assert (engine._scheduler.max_num_seqs, engine._scheduler.max_num_batched_tokens) == (8, 128)
+
+
+def test_what_never_fits_fails_alone(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [completion.token_ids for completion in load(tiny_qwen3).generate(PROMPTS[:-1], PARAMS)]
+    limit_memory(monkeypatch, max_tokens=10**9, max_context=len(PROMPTS[-1]) - 1)
+    shorter = [prompt for prompt in PROMPTS if len(prompt) + PARAMS.max_tokens < len(PROMPTS[-1])]
+    done = load(tiny_qwen3).generate([*shorter, PROMPTS[-1]], PARAMS)
+    assert [completion.token_ids for completion in done[:-1]] == expected[: len(shorter)]
+    assert (done[-1].finish_reason, done[-1].error_type) == ("error", "out_of_memory")
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"), True),
+        (MemoryError(), True),
+        (RuntimeError("shapes do not match"), False),
+        (ValueError("can't allocate memory"), False),
+    ],
+)
+def test_what_counts(error: Exception, answer: bool) -> None:
+    assert is_out_of_memory(error) is answer
+
+
+def test_the_cpu_says_it_as_we_expect() -> None:
+    with pytest.raises(RuntimeError) as raised:
+        torch.empty(2**50, dtype=torch.uint8)
+    assert is_out_of_memory(raised.value), str(raised.value)
+
+
+def test_other_errors_are_not_hidden(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Runner, pieces: Sequence[Piece]) -> list[int | None]:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(Runner, "run", broken)
+    with pytest.raises(RuntimeError, match="a defect"):
+        load(tiny_qwen3).generate(PROMPTS[:1], PARAMS)

@@ -1,0 +1,247 @@
+"""Night after night: only what changed is computed, what is gone goes on request, and everything is on record."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from qwen_batch.cli import main
+from qwen_batch.engine import Engine
+
+RunCli = Callable[..., int]
+
+
+@pytest.fixture
+def run_cli(monkeypatch: pytest.MonkeyPatch) -> RunCli:
+    def run(*arguments: object) -> int:
+        monkeypatch.setattr(sys, "argv", ["qwen-batch", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0)
+
+    return run
+
+
+@pytest.fixture
+def job(tmp_path: Path, tiny_qwen3: Path) -> Path:
+    """A job over 60 records and 2 files."""
+    (tmp_path / "inbox").mkdir()
+    write_records(tmp_path, {str(number): f"Text {number}." for number in range(58)})
+    for name in "ab":
+        (tmp_path / f"inbox/{name}.txt").write_text(f"Text of {name}.")
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        f"name: test\nmodel: {tiny_qwen3}\ninput: {{paths: [inbox]}}\nprompt: List the parties.\n"
+        "sampling: {max_tokens: 3}\nengine: {device: cpu, dtype: float32}\noutput: {dir: out}\n"
+    )
+    return path
+
+
+def write_records(folder: Path, texts: dict[str, str]) -> None:
+    lines = [json.dumps({"id": doc_id, "text": text}) for doc_id, text in texts.items()]
+    (folder / "inbox/records.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def rows(job: Path) -> dict[str, dict[str, Any]]:
+    table = pq.read_table(job.parent / "out/results").to_pylist()
+    assert len({row["doc_id"] for row in table}) == len(table)
+    return {row["doc_id"]: row for row in table}
+
+
+def audit(job: Path) -> list[dict[str, Any]]:
+    files = sorted((job.parent / "out/audit").iterdir())
+    return [json.loads(line) for path in files for line in path.read_text().split("\n")[:-1]]
+
+
+def next_night(job: Path) -> None:
+    """3 changed, 2 new, 1 gone."""
+    texts = {str(number): f"Text {number}." for number in range(57)}
+    write_records(job.parent, {**texts, "3": "Changed.", "4": "Changed too.", "new-1": "New 1.", "new-2": "New 2."})
+    (job.parent / "inbox/a.txt").write_text("Changed as well.")
+
+
+def test_night_two(job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_cli("run", job, "-q")
+    first = rows(job)
+    assert len(first) == 60
+    next_night(job)
+    asked: list[str] = []
+    add = Engine.add
+
+    def add_and_note(self: Engine, request: Any) -> None:
+        asked.append(request.request_id)
+        add(self, request)
+
+    monkeypatch.setattr(Engine, "add", add_and_note)
+    run_cli("run", job, "-q", "-o", "input.missing=drop")
+    second = rows(job)
+    assert len(asked) == 5
+    assert first.keys() - second.keys() == {"57"}
+    assert second.keys() - first.keys() == {"new-1", "new-2"}
+    assert {name for name in first.keys() & second.keys() if first[name] != second[name]} == {"3", "4", "a.txt"}
+    started = time.process_time()
+    run_cli("run", job, "-q", "-o", "input.missing=drop")
+    assert time.process_time() - started < 2.0
+    assert len(asked) == 5
+    assert rows(job) == second
+    assert run_cli("verify", job.parent / "out") == 0
+
+
+def test_every_run_and_document_is_on_record(job: Path, run_cli: RunCli) -> None:
+    run_cli("run", job, "-q")
+    next_night(job)
+    run_cli("run", job, "-q", "-o", "input.missing=drop")
+    lines = audit(job)
+    names = [line["event"] for line in lines]
+    assert names == [
+        "run_started",
+        *["document"] * 60,
+        "run_finished",
+        "run_started",
+        *["document"] * 5,
+        "document_dropped",
+        "run_finished",
+    ]
+    start, end = lines[0], lines[-1]
+    assert {"user", "host", "pid", "version", "job_sha256", "prompt_sha256", "model_sha256"} <= start.keys()
+    assert (end["dropped"], end["documents"]["unchanged"]) == (1, 56)
+    assert "Text 7" not in json.dumps(lines)
+
+
+def test_missing_documents_stay_unless_asked(job: Path, run_cli: RunCli) -> None:
+    run_cli("run", job, "-q")
+    next_night(job)
+    run_cli("run", job, "-q")
+    assert "57" in rows(job)
+
+
+@pytest.mark.parametrize("trouble", ["not mounted", "a folder is missing", "other inputs", "a limit"])
+def test_nothing_is_dropped_when_the_inputs_are_not_all_there(job: Path, run_cli: RunCli, trouble: str) -> None:
+    run_cli("run", job, "-q")
+    (job.parent / "inbox/b.txt").unlink()
+    arguments: list[object] = ["-o", "input.missing=drop"]
+    if trouble == "not mounted":
+        shutil.rmtree(job.parent / "inbox")
+        (job.parent / "inbox").mkdir()
+    elif trouble == "a folder is missing":
+        arguments += ["-o", "input.paths=[inbox, archive]"]
+    elif trouble == "other inputs":
+        arguments.append(job.parent / "inbox/a.txt")
+    else:
+        arguments += ["--limit", 3]
+    run_cli("run", job, "-q", *arguments)
+    assert {"a.txt", "b.txt", "0", "57"} <= rows(job).keys()
+
+
+def test_verify_says_what_is_wrong(job: Path, run_cli: RunCli, capfd: pytest.CaptureFixture[str]) -> None:
+    run_cli("run", job, "-q")
+    assert run_cli("verify", job.parent / "out") == 0
+    assert capfd.readouterr().out == "table      60 rows in 1 parts\naudit      62 lines\nverdict    clean\n"
+    (job.parent / "out/results/part-000000.parquet").unlink()
+    assert run_cli("verify", job.parent / "out") == 3
+    out = capfd.readouterr().out
+    assert "problem    results/part-000000.parquet: 0: the journal says that it stands here, and it does not" in out
+    assert "verdict    60 problems" in out
+    assert run_cli("verify", job.parent / "inbox") == 2
+    assert "is no output folder of a run" in capfd.readouterr().err
+
+
+def test_a_short_retention_is_refused(job: Path, run_cli: RunCli, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_cli("run", job, "-o", "audit.retention_days=30") == 2
+    message = "audit.retention_days: the audit log is kept for half a year and more: write 180 or a larger number"
+    assert message in capfd.readouterr().err
+
+
+def test_two_runs_started_together(job: Path) -> None:
+    command = [sys.executable, "-m", "qwen_batch.cli", "run", str(job), "-q", "-o", "sampling.max_tokens=60"]
+    started = time.monotonic()
+    runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [run.communicate(timeout=100)[1] for run in runs]
+    (refused,) = (number for number, run in enumerate(runs) if run.returncode == 75)
+    assert runs[1 - refused].returncode in (0, 3), said
+    assert f"another run works here (process {runs[1 - refused].pid} on " in said[refused]
+    assert len(rows(job)) == 60
+    assert time.monotonic() - started < 100
+
+
+def test_an_output_that_cannot_be_written(job: Path, run_cli: RunCli, capfd: pytest.CaptureFixture[str]) -> None:
+    (job.parent / "out").write_text("a file")
+    assert run_cli("run", job, "-q") == 1
+    error = capfd.readouterr().err
+    assert "choose" in error
+    assert "Traceback" not in error
+
+
+def test_a_reader_that_goes_away(job: Path) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "qwen_batch.cli", "run", str(job), "-q", "--output", "-"]
+    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False, timeout=100)
+    os.close(write_end)
+    assert done.returncode == 141
+    assert done.stderr == "qwen-batch: the reader of standard output has gone away\n"
+
+
+@pytest.mark.parametrize("action", ["flag", "redact", "fail"])
+def test_answers_are_filtered_on_their_way_to_the_table(job: Path, run_cli: RunCli, action: str) -> None:
+    rule = [r"-o", r"filter.patterns=\w+", "-o", f"filter.action={action}"]
+    assert run_cli("run", job, "-q", "--limit", 3, *rule) == 3
+    found = list(rows(job).values())
+    status, answers = ("failed" if action == "fail" else "flagged"), [row["answer"] for row in found]
+    assert [row["status"] for row in found] == [status] * 3
+    if action == "fail":
+        assert answers == [None] * 3
+        assert {(row["error_type"], row["stage"]) for row in found} == {("filtered", "answer")}
+        assert all(row["completion_tokens"] for row in found), "what it cost is told"
+    else:
+        assert all(r"filter:\w+" in row["flags"] for row in found)
+        assert all(("[redacted]" in answer) == (action == "redact") for answer in answers)
+        assert all(r"filter:\w+" in line["flags"] for line in audit(job) if line["event"] == "document")
+
+
+COUNT = 'import pyarrow.parquet as pq; print(len(pq.read_table("{folder}/out/results")))'
+FULL_DISK = """
+mount -t tmpfs -o size=400k tmpfs {folder} || exit 77
+{run}; echo "first $?"
+mount -o remount,size=64m {folder}
+{run}; echo "second $?"
+{verify}; echo "verify $?"
+{count}
+"""
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_really_full(job: Path) -> None:
+    """A small tmpfs in a mount namespace of its own: the run stops with a message, and goes on when there is room."""
+    folder = job.parent / "full"
+    folder.mkdir()
+    program = f"{sys.executable} -m qwen_batch.cli"
+    script = FULL_DISK.format(
+        folder=folder,
+        run=f"{program} run {job} -q --output {folder}/out -o output.flush_rows=5",
+        verify=f"{program} verify {folder}/out",
+        count=f"{sys.executable} -c '{COUNT.format(folder=folder)}'",
+    )
+    command = ["unshare", "-rm", "sh", "-c", script]
+    if shutil.which("unshare") is None:
+        pytest.skip("there is no unshare here")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip(f"no mount namespace here: {done.stderr.strip()}")
+    assert "no space is left on the disk; free some and run again: what is finished is saved" in done.stderr
+    assert "Traceback" not in done.stderr
+    lines = done.stdout.split("\n")
+    assert lines[0] == "first 1", done.stderr
+    assert lines[1] in ("second 0", "second 3")
+    assert "verify 0" in lines
+    assert lines[-2] == "60"

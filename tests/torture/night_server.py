@@ -1,0 +1,174 @@
+"""Starts runs as forks of one warm process, and ends them where it is told to: at a named step, or after a while.
+
+Reads one JSON object a line from standard input and answers each with one line:
+
+    arguments       of `qwen-batch`
+    stop_at         number of the step at which the process kills itself (SIGKILL, its whole group); null: never
+    fail_at, errno  number of the disk operation that fails, and all later ones; null: none
+    seconds         after which the group is killed from outside; null: never
+    deadly_tokens   an engine step kills the process while a prompt of more tokens is in the engine; null: none
+    log             file for standard error, the steps (`step NAME`) and the calls that reach the engine (`call KEY`)
+
+A step is a moment just before or just after something that the protocol of write/ is made of, or an engine step.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import sqlite3
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+import qwen_batch.pipeline
+import qwen_batch.write.store
+from qwen_batch.cli import main
+from qwen_batch.engine import Engine, EngineConfig
+from qwen_batch.write import compact
+from qwen_batch.write.disk import Disk
+
+OPERATIONS = (
+    "make_folder",
+    "write",
+    "append",
+    "truncate",
+    "link",
+    "exchange",
+    "rename",
+    "sync",
+    "sync_folder",
+    "remove",
+    "remove_folder",
+    "commit",
+)
+
+
+class Steps:
+    """Counts steps and ends the process at one of them."""
+
+    def __init__(self, order: dict[str, Any], log: int) -> None:
+        self._stop_at = order.get("stop_at")
+        self._fail_at = order.get("fail_at")
+        self._errno = order.get("errno")
+        self._log = log
+        self._num_steps = 0
+        self._num_operations = 0
+
+    def note(self, line: str) -> None:
+        os.write(self._log, f"{line}\n".encode())
+
+    def step(self, name: str) -> None:
+        self._num_steps += 1
+        self.note(f"step {name}")
+        if self._num_steps == self._stop_at:
+            os.killpg(0, signal.SIGKILL)
+
+    def around(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            self.step(f"before_{name}")
+            result = function(*arguments, **options)
+            self.step(f"after_{name}")
+            return result
+
+        return wrapped
+
+    def failing(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            self._num_operations += 1
+            self.note(f"operation {name}")
+            if self._fail_at is not None and self._num_operations >= self._fail_at:
+                if name == "commit":
+                    raise full_journal(self._errno)
+                raise OSError(self._errno, os.strerror(self._errno))
+            return function(*arguments, **options)
+
+        return wrapped
+
+
+def full_journal(number: int) -> sqlite3.OperationalError:
+    """What SQLite raises when the system says `number`."""
+    full = number == 28  # ENOSPC
+    error = sqlite3.OperationalError("database or disk is full" if full else "disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL if full else sqlite3.SQLITE_IOERR
+    return error
+
+
+def run(order: dict[str, Any]) -> None:
+    """In the fork: never returns."""
+    os.setpgid(0, 0)
+    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    steps = Steps(order, log)
+    disk = Disk()
+    for name in OPERATIONS:
+        operation = steps.failing(name, getattr(disk, name))
+        setattr(disk, name, steps.around(name, operation))
+    qwen_batch.write.store.Disk = lambda: disk  # type: ignore[misc,assignment]
+    compact.MIN_SMALL_PARTS = 4
+    add = Engine.add
+
+    def add_and_note(self: Engine, request: Any) -> None:
+        steps.note(f"call {request.request_id}")
+        if len(request.prompt_token_ids) > (order.get("deadly_tokens") or 10**9):
+            Engine.step = lambda self: os.killpg(0, signal.SIGKILL)  # type: ignore[method-assign]
+        add(self, request)
+
+    Engine.add = add_and_note  # type: ignore[method-assign]
+    Engine.step = steps.around("engine_step", Engine.step)  # type: ignore[method-assign]
+    sys.argv = ["qwen-batch", *order["arguments"]]
+    code = 99
+    try:
+        main()
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def serve() -> None:
+    torch.set_num_threads(1)  # before any work: threads do not survive a fork
+    pa.array(["this imports pandas where it is installed"])
+    Engine.load_folder(Path(sys.argv[1]), EngineConfig(device="cpu", dtype="float32", num_blocks=64, max_model_len=512))
+    for line in sys.stdin:
+        order = json.loads(line)
+        started = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            run(order)
+        status = wait(child, order.get("seconds"))
+        answer = {"code": os.waitstatus_to_exitcode(status), "seconds": time.monotonic() - started}
+        print(json.dumps(answer), flush=True)
+
+
+def wait(child: int, seconds: float | None) -> int:
+    if seconds is not None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                return status
+            time.sleep(0.001)
+        for target in (os.killpg, os.kill):  # it may not have a group of its own yet
+            try:
+                target(child, signal.SIGKILL)
+                break
+            except ProcessLookupError:
+                continue
+    return os.waitpid(child, 0)[1]
+
+
+if __name__ == "__main__":
+    serve()
