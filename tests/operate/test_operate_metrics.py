@@ -18,6 +18,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from qwen_batch.cli import main
 from qwen_batch.errors import RunError, StoppedError, UsageError
 from qwen_batch.job import load_job
 from qwen_batch.operate.metrics import NoMetrics, open_metrics
@@ -260,3 +261,19 @@ def test_dashboard_and_rules_name_metrics_that_exist(job: Path) -> None:
     used |= set(re.findall(r"qwen_batch_(\w+)", MONITORING.joinpath("alerts.yml").read_text()))
     assert len(used) >= 10
     assert used <= exported
+
+
+def test_the_command_line_writes_them(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def call(*arguments: object) -> int:
+        monkeypatch.setattr(sys, "argv", ["qwen-batch", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0)
+
+    assert call("run", job, "-q", "--metrics-file", job.parent / "other.prom") == 3
+    assert parse((job.parent / "other.prom").read_text())[("run_exit_code",)] == 3
+    assert not (job.parent / "metrics.prom").exists()
+    assert call("monitoring", job.parent) == 0
+    for name in ("dashboard.json", "alerts.yml"):
+        assert (job.parent / f"qwen-batch-{name}").read_bytes() == MONITORING.joinpath(name).read_bytes()
+    assert call("monitoring", job.parent / "none") == 2
