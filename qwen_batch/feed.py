@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import queue
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 MAX_WAITING_DOCUMENTS = 64
 _UNSEARCHED = ("not_found", "unreadable")
+_OF_A_LINE = re.compile(r":\d+$")  # the source of a record
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ class Feed:
     def _note_presence(self, item: Item) -> None:
         if self._present is not None:
             self._present.add(_hash(item.doc_id))
-            if isinstance(item, Failure) and item.doc_id == item.source and item.error_type in _UNSEARCHED:
+            if isinstance(item, Failure) and item.error_type in _UNSEARCHED and not _OF_A_LINE.search(item.source):
                 self.unsearched = item.source
 
     def _key_of(self, item: Item) -> str:

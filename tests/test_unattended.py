@@ -88,7 +88,7 @@ def test_night_two(job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) 
     assert len(asked) == 5
     assert first.keys() - second.keys() == {"57"}
     assert second.keys() - first.keys() == {"new-1", "new-2"}
-    assert {name for name in first.keys() & second.keys() if first[name] != second[name]} == {"3", "4", "a.txt"}
+    assert {name for name in first.keys() & second.keys() if first[name] != second[name]} == {"3", "4", "inbox/a.txt"}
     started = time.process_time()
     run_cli("run", job, "-q", "-o", "input.missing=drop")
     assert time.process_time() - started < 2.0
@@ -140,7 +140,7 @@ def test_nothing_is_dropped_when_the_inputs_are_not_all_there(job: Path, run_cli
     else:
         arguments += ["--limit", 3]
     run_cli("run", job, "-q", *arguments)
-    assert {"a.txt", "b.txt", "0", "57"} <= rows(job).keys()
+    assert {"inbox/a.txt", "inbox/b.txt", "0", "57"} <= rows(job).keys()
 
 
 def test_verify_says_what_is_wrong(job: Path, run_cli: RunCli, capfd: pytest.CaptureFixture[str]) -> None:
