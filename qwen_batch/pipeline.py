@@ -38,7 +38,7 @@ from qwen_batch.plan.task import plan_failure
 from qwen_batch.plan.tree import DocumentTask, Planner
 from qwen_batch.read.inputs import iter_inputs
 from qwen_batch.records import Answer, CleanDocument, Completion, Failure, Message, ResultRow
-from qwen_batch.unattended import drop_missing, recorded
+from qwen_batch.unattended import claim_folder, drop_missing, recorded
 from qwen_batch.write.in_flight import MAX_DEATHS
 from qwen_batch.write.jsonl import JsonlWriter, write_openai_batch
 from qwen_batch.write.store import ResultStore, RowSink
@@ -73,6 +73,7 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
         folder = Path(job.output.dir or "")
         if not options.to_stdout:
             stack.enter_context(OutputLock(folder))
+            claim_folder(folder, job.name)
         metrics = stack.enter_context(
             open_metrics(
                 job.name,

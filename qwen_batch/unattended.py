@@ -10,12 +10,14 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from qwen_batch import __version__
 from qwen_batch.answer.rows import RunFacts
 from qwen_batch.errors import OutputError, StoppedError
 from qwen_batch.feed import Feed
 from qwen_batch.job import Job
+from qwen_batch.write.disk import Disk, output_errors, write_durably
 from qwen_batch.write.store import RowSink
 
 logger = logging.getLogger(__name__)
@@ -34,6 +36,23 @@ def recorded(sink: RowSink, job: Job, facts: RunFacts, options: Mapping[str, obj
             sink.record("run_stopped", {**end, "reason": reason})
         raise
     sink.record("run_finished", end)
+
+
+def claim_folder(folder: Path, job_name: str) -> None:
+    """Note whose table this folder holds. Raises OutputError when it is another job's.
+
+    Two jobs in one folder would give one table of answers to two questions.
+    """
+    note = folder / ".journal" / "job"
+    with output_errors(note):
+        owner = note.read_text(encoding="utf-8") if note.is_file() else None
+        if owner is None:
+            write_durably(Disk(), note, [job_name.encode()])
+    if owner not in (None, job_name):
+        raise OutputError(
+            f"{folder}: holds the table of the job {owner!r}, and this is {job_name!r}; choose another folder with "
+            "--output, or give the job its old name"
+        )
 
 
 def _who() -> dict[str, object]:

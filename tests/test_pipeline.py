@@ -323,6 +323,15 @@ def test_closed_or_full_streams_are_said(job: Path, arguments: list[str], closed
     assert "Traceback" not in done.stderr
 
 
+def test_another_job_is_kept_out_of_the_folder(job: Path, run_cli: RunCli, capfd: pytest.CaptureFixture[str]) -> None:
+    put(job, "a.txt", "First text.")
+    run_cli("run", job)
+    before = fingerprint(job)
+    assert run_cli("run", job, "-o", "name=other", "-o", "prompt.question=Why?") == 1
+    assert "holds the table of the job 'test', and this is 'other'" in capfd.readouterr().err
+    assert fingerprint(job) == before
+
+
 def test_limit(job: Path, run_cli: RunCli) -> None:
     for number in range(5):
         put(job, f"{number}.txt", f"Text {number}.")
