@@ -19,7 +19,7 @@ from torch import Tensor
 from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, check, next_power_of_2
 from qwen_batch.kernels.tile import HEAD_DIMS, LOWEST, attend_tile, check_attention, scale_of, window_tiles
 
-GROUPS = (16, 32, 64)  # rows of a tile: query heads of a KV head, padded to what the matrix units take
+GROUPS = (16, 32)  # rows of a tile: query heads of a KV head, padded to what the matrix units take
 MAX_SPLITS = 64
 
 
@@ -78,13 +78,13 @@ def choose_splits(num_rows: int, num_kv_heads: int, longest: int, num_processors
 
 
 def config(group: int, head_dim: int, dtype: torch.dtype) -> Config:
-    """Tiles by the bytes that a processor keeps in flight: two stages of 64 keys and values; not tuned on a card."""
+    """Tiles that keep two stages of 64 keys and values in flight and spill no register; not tuned on a card."""
     rows = next(rows for rows in (*GROUPS, 0) if rows >= group or not rows)
     if not rows:
         raise ValueError(f"{group} query heads a KV head exceed {GROUPS[-1]}")
-    keys = 32 if dtype == torch.float32 else 64
-    stages = 2 if dtype == torch.float32 else 3
-    return Config({"BLOCK_M": rows, "BLOCK_N": keys}, num_warps=4, num_stages=stages)
+    if dtype == torch.float32:
+        return Config({"BLOCK_M": rows, "BLOCK_N": 16}, num_warps=8, num_stages=2)
+    return Config({"BLOCK_M": rows, "BLOCK_N": 64}, num_warps=4, num_stages=3 if head_dim >= 64 else 2)
 
 
 def variants() -> Iterator[Variant]:

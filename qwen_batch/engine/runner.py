@@ -53,6 +53,7 @@ class Runner:
             ),
             cu_seqlens_q=offsets,
             context_lens=[piece.sequence.num_computed_tokens + piece.num_tokens for piece in pieces],
+            block_lists=tables,
         )
 
     def _tensor(self, values: list[int] | list[list[int]]) -> torch.Tensor:
