@@ -83,7 +83,7 @@ def attention_prefill(
     check(out, "out", tuple(queries.shape), queries.dtype)
     _, num_heads, head_dim = queries.shape
     block_size, kv_heads = key_cache.shape[1:3]
-    chosen = config(head_dim, queries.dtype)
+    chosen = config(head_dim, queries.dtype, has_window=window > 0)
     if len(tiles.seqs):
         _attention_prefill_kernel[(len(tiles.seqs), kv_heads)](
             queries, key_cache, value_cache, block_tables, cu_seqlens_q, context_lens, tiles.seqs, tiles.firsts, out,
@@ -93,11 +93,15 @@ def attention_prefill(
         )  # fmt: skip
 
 
-def config(head_dim: int, dtype: torch.dtype) -> Config:
-    """Tiles for Hopper and Ampere, by count of registers and shared memory; not tuned on a card."""
+def config(head_dim: int, dtype: torch.dtype, *, has_window: bool = False) -> Config:
+    """Tiles for Hopper and Ampere, by count of registers and shared memory; not tuned on a card.
+
+    The rows of a tile do not depend on `has_window`: tiles are planned once for all layers.
+    """
     if dtype == torch.float32:
         return Config({"BLOCK_M": 32, "BLOCK_N": 16}, num_warps=8, num_stages=2)
-    return Config({"BLOCK_M": 128, "BLOCK_N": 64}, num_warps=8, num_stages=3 if head_dim <= 64 else 2)
+    keys = 32 if has_window else 64  # the window's mask takes registers
+    return Config({"BLOCK_M": 128, "BLOCK_N": keys}, num_warps=8, num_stages=3 if head_dim <= 64 else 2)
 
 
 def variants() -> Iterator[Variant]:
@@ -105,7 +109,7 @@ def variants() -> Iterator[Variant]:
     for dtype in DTYPES:
         for head_dim in HEAD_DIMS:
             for has_window in (False, True):
-                pointer, chosen = "*" + TYPE_NAMES[dtype], config(head_dim, dtype)
+                pointer, chosen = "*" + TYPE_NAMES[dtype], config(head_dim, dtype, has_window=has_window)
                 ints = ("table_width", "num_kv_heads", "group", "queries_per_tile", "shift")
                 yield Variant(
                     "attention_prefill",
