@@ -100,8 +100,8 @@ def config(head_dim: int, dtype: torch.dtype, *, has_window: bool = False) -> Co
     """
     if dtype == torch.float32:
         return Config({"BLOCK_M": 32, "BLOCK_N": 16}, num_warps=8, num_stages=2)
-    keys = 32 if has_window else 64  # the window's mask takes registers
-    return Config({"BLOCK_M": 128, "BLOCK_N": keys}, num_warps=8, num_stages=3 if head_dim <= 64 else 2)
+    keys = 32 if has_window or head_dim < 64 else 64  # the window's mask takes registers; so do short rows on Ampere
+    return Config({"BLOCK_M": 128, "BLOCK_N": keys}, num_warps=8, num_stages=3 if head_dim == 64 else 2)
 
 
 def variants() -> Iterator[Variant]:

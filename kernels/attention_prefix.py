@@ -93,7 +93,7 @@ def config(head_dim: int, dtype: torch.dtype) -> Config:
     """Tiles for Hopper and Ampere, by count of registers and shared memory; not tuned on a card."""
     if dtype == torch.float32:
         return Config({"BLOCK_M": 32, "BLOCK_N": 16}, num_warps=8, num_stages=2)
-    return Config({"BLOCK_M": 64, "BLOCK_N": 64}, num_warps=8, num_stages=2)
+    return Config({"BLOCK_M": 64, "BLOCK_N": 32}, num_warps=4, num_stages=3)
 
 
 def variants() -> Iterator[Variant]:

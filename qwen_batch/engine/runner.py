@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import torch
 
-from qwen_batch.engine.sampler import sample
+from qwen_batch.engine.sampler import sample, sample_on_device
 from qwen_batch.engine.scheduler import Piece
 from qwen_batch.model.attention import StepInput
 from qwen_batch.model.decoder import Decoder
@@ -26,6 +26,8 @@ class Runner:
         """Compute the pieces; a token for each piece that reaches its sequence's end (None: the logits had a NaN)."""
         ends = [piece.sequence for piece in pieces if piece.reaches_end]
         logits = self._decoder.forward(self._step_input(pieces), self._cache)
+        if ends and self._decoder.use_triton:
+            return sample_on_device(logits, ends)
         native = self._decoder.native
         return sample(logits, ends, native.argmax if native is not None else None) if ends else []
 

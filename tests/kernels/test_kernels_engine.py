@@ -27,11 +27,16 @@ def make_prompts(lengths: list[int], *, shared: int = 0) -> list[list[int]]:
     return [prefix + [generator.randrange(3, 490) for _ in range(length)] for length in lengths]
 
 
-def tokens(folder: Path, backend: str, prompts: list[list[int]], **options: Any) -> list[tuple[int, ...]]:
+GREEDY = SamplingParams(max_tokens=4, ignore_eos=True)
+
+
+def tokens(
+    folder: Path, backend: str, prompts: list[list[int]], sampling: Any = GREEDY, **options: Any
+) -> list[tuple[int, ...]]:
     config = EngineConfig(device="cpu", dtype="float32", backend=backend, max_model_len=256, **options)  # type: ignore[arg-type]
     engine = Engine.load_folder(folder, config)
     assert f"backend {backend}" in engine.describe()
-    completions = engine.generate(prompts, SamplingParams(max_tokens=4, ignore_eos=True))
+    completions = engine.generate(prompts, sampling)
     engine.check_blocks()
     return [completion.token_ids for completion in completions]
 
@@ -42,6 +47,24 @@ def test_tokens_equal_those_of_the_torch_backend(name: str, request: pytest.Fixt
     prompts = make_prompts([1, 31, 50])
     options = {"max_num_batched_tokens": 40, "max_num_seqs": 2}  # prompts in pieces, beside sequences that decode
     assert tokens(folder, "triton", prompts, **options) == tokens(folder, "torch", prompts, **options)
+
+
+def test_sampled_tokens_equal_those_of_the_torch_backend(tiny_qwen3: Path) -> None:
+    prompts = make_prompts([5, 9, 3, 7])
+    sampling = [
+        SamplingParams(max_tokens=4, ignore_eos=True, seed=seed, **asked)
+        for seed, asked in enumerate(
+            (
+                {"temperature": 0.9},
+                {"temperature": 1.4, "top_k": 20, "top_p": 0.95, "repetition_penalty": 1.3},
+                {"presence_penalty": 1.5},
+                {"temperature": 2.0, "min_p": 0.02},
+            )
+        )
+    ]
+    ours, theirs = (tokens(tiny_qwen3, backend, prompts, sampling) for backend in ("triton", "torch"))
+    assert ours == theirs
+    assert ours != tokens(tiny_qwen3, "torch", prompts)
 
 
 def test_a_shared_prefix_is_read_once_and_changes_no_token(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
