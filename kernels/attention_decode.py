@@ -19,7 +19,7 @@ from torch import Tensor
 from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, check, next_power_of_2
 from qwen_batch.kernels.tile import HEAD_DIMS, LOWEST, attend_tile, check_attention, scale_of, window_tiles
 
-GROUPS = (16, 32)  # rows of a tile: query heads of a KV head, padded to what the matrix units take
+MAX_GROUP = 16  # query heads of a KV head: rows of a tile, the fewest that the matrix units take
 MAX_SPLITS = 64
 
 
@@ -79,30 +79,28 @@ def choose_splits(num_rows: int, num_kv_heads: int, longest: int, num_processors
 
 def config(group: int, head_dim: int, dtype: torch.dtype) -> Config:
     """Tiles that keep two stages of 64 keys and values in flight and spill no register; not tuned on a card."""
-    rows = next(rows for rows in (*GROUPS, 0) if rows >= group or not rows)
-    if not rows:
-        raise ValueError(f"{group} query heads a KV head exceed {GROUPS[-1]}")
+    if group > MAX_GROUP:
+        raise ValueError(f"{group} query heads a KV head exceed {MAX_GROUP}")
     if dtype == torch.float32:
-        return Config({"BLOCK_M": rows, "BLOCK_N": 16}, num_warps=8, num_stages=2)
-    return Config({"BLOCK_M": rows, "BLOCK_N": 64}, num_warps=4, num_stages=3 if head_dim >= 64 else 2)
+        return Config({"BLOCK_M": MAX_GROUP, "BLOCK_N": 16}, num_warps=8, num_stages=2)
+    return Config({"BLOCK_M": MAX_GROUP, "BLOCK_N": 64}, num_warps=4, num_stages=3 if head_dim >= 64 else 2)
 
 
 def variants() -> Iterator[Variant]:
     """Every compilation that the launcher may ask for."""
     for dtype in DTYPES:
         for head_dim in HEAD_DIMS:
-            for group in GROUPS:
-                for has_starts, has_window in ((False, False), (True, False), (False, True)):
-                    yield _variant(dtype, head_dim, group, has_starts, has_window)
+            for has_starts, has_window in ((False, False), (True, False), (False, True)):
+                yield _variant(dtype, head_dim, has_starts, has_window)
 
 
-def _variant(dtype: torch.dtype, head_dim: int, group: int, has_starts: bool, has_window: bool) -> Variant:
-    pointer, chosen = "*" + TYPE_NAMES[dtype], config(group, head_dim, dtype)
+def _variant(dtype: torch.dtype, head_dim: int, has_starts: bool, has_window: bool) -> Variant:
+    pointer, chosen = "*" + TYPE_NAMES[dtype], config(MAX_GROUP, head_dim, dtype)
     ints = ("table_width", "num_kv_heads", "group", "shift", "num_splits", "num_parts", "first_part")
     constants = ("HAS_STARTS", "HAS_WINDOW", "HEAD_DIM", "BLOCK_D", "BLOCK_M", "BLOCK_N")
     suffix = (" prefix" if has_starts else "") + (" window" if has_window else "")
     return Variant(
-        "attention_decode", f"{TYPE_NAMES[dtype]} head_dim={head_dim} group<={group}{suffix}",
+        "attention_decode", f"{TYPE_NAMES[dtype]} head_dim={head_dim}{suffix}",
         _attention_decode_kernel,
         {
             **dict.fromkeys(("queries", "key_cache", "value_cache"), pointer),

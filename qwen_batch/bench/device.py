@@ -27,7 +27,9 @@ import transformers
 from qwen_batch.bench.device_checks import attention_shares, iter_checks, measure_ceilings
 from qwen_batch.bench.shapes import SHAPES, TINY_WORK, WORK, Work, flops_per_request, random_weights, shape_config
 from qwen_batch.engine import Engine, EngineConfig
+from qwen_batch.model.attention import StepInput
 from qwen_batch.model.decoder import Decoder
+from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.tokenizer import ChatTokenizer
 from qwen_batch.records import SamplingParams
 
@@ -39,6 +41,17 @@ class _NoText:
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         return ""
+
+
+class _NeverWaits(Decoder):
+    """A decoder whose step raises RuntimeError where it would wait for the device."""
+
+    def forward(self, step: StepInput, cache: KVCache) -> torch.Tensor:
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            return super().forward(step, cache)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
 
 
 @dataclasses.dataclass(slots=True)
@@ -76,14 +89,14 @@ class Bench:
         return good and agree
 
     def _agreement(self, seed: int) -> bool:
-        """Greedy float32 tokens of the tiny shape: our kernels against torch's operations."""
+        """Greedy float32 tokens of the tiny shape: torch's operations, and our kernels without a wait in the step."""
         config = shape_config("tiny")
         weights = random_weights(config, torch.float32, self.device)
         prompts = Work("check", 4, 40, 3, shared_tokens=32).prompts(config.vocab_size, seed)
         answers = []
         for backend in ("torch", "triton"):
-            decoder = Decoder(config, weights, use_triton=backend == "triton")
-            engine = self._engine(decoder, backend, 64)
+            kind = _NeverWaits if backend == "triton" and self.device.type == "cuda" else Decoder
+            engine = self._engine(kind(config, weights, use_triton=backend == "triton"), backend, 64)
             done = engine.generate(prompts, SamplingParams(max_tokens=3, ignore_eos=True))
             answers.append([completion.token_ids for completion in done])
         return answers[0] == answers[1]

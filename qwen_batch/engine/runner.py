@@ -59,4 +59,7 @@ class Runner:
         )
 
     def _tensor(self, values: list[int] | list[list[int]]) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.int64).to(self._device, non_blocking=True)
+        host = torch.tensor(values, dtype=torch.int64)
+        if self._device.type != "cuda":
+            return host
+        return host.pin_memory().to(self._device, non_blocking=True)  # from pageable memory the copy would wait

@@ -40,7 +40,7 @@ def unsupported(config: ModelConfig, block_size: int, dtype: torch.dtype, device
         (device.type != "cuda" and not INTERPRETED, f"they need a CUDA device, and this is {device.type}"),
         (config.head_dim not in HEAD_DIMS, f"head_dim {config.head_dim} is not one of {HEAD_DIMS}"),
         (block_size not in BLOCK_SIZES, f"block_size {block_size} is not one of {BLOCK_SIZES}"),
-        (group > decode.GROUPS[-1], f"{group} query heads share a KV head, more than {decode.GROUPS[-1]}"),
+        (group > decode.MAX_GROUP, f"{group} query heads share a KV head, more than {decode.MAX_GROUP}"),
         (config.hidden_size > MAX_WIDTH, f"hidden size {config.hidden_size} exceeds {MAX_WIDTH}"),
         (dtype not in DTYPES, f"{dtype} is not one of {DTYPES}"),
     ):

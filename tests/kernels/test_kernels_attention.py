@@ -221,5 +221,5 @@ def test_shapes_that_kernels_do_not_take_are_refused() -> None:
     paged = make_paged([1], [4], heads=2, kv_heads=1, head_dim=64, block_size=24, dtype=torch.float32)
     with pytest.raises(ValueError, match="block_size 24 is not one of"):
         run_decode(paged, num_splits=1)
-    with pytest.raises(ValueError, match="33 query heads a KV head exceed 32"):
-        decode.config(33, 64, torch.bfloat16)
+    with pytest.raises(ValueError, match="17 query heads a KV head exceed 16"):
+        decode.config(17, 64, torch.bfloat16)
