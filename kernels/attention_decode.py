@@ -83,7 +83,9 @@ def config(group: int, head_dim: int, dtype: torch.dtype) -> Config:
         raise ValueError(f"{group} query heads a KV head exceed {MAX_GROUP}")
     if dtype == torch.float32:
         return Config({"BLOCK_M": MAX_GROUP, "BLOCK_N": 16}, num_warps=8, num_stages=2)
-    return Config({"BLOCK_M": MAX_GROUP, "BLOCK_N": 64}, num_warps=4, num_stages=3 if head_dim >= 64 else 2)
+    if head_dim < 64:
+        return Config({"BLOCK_M": MAX_GROUP, "BLOCK_N": 32}, num_warps=4, num_stages=2)
+    return Config({"BLOCK_M": MAX_GROUP, "BLOCK_N": 64}, num_warps=4, num_stages=3)
 
 
 def variants() -> Iterator[Variant]:

@@ -92,8 +92,8 @@ def attention_prefix(
 def config(head_dim: int, dtype: torch.dtype) -> Config:
     """Tiles for Hopper and Ampere, by count of registers and shared memory; not tuned on a card."""
     if dtype == torch.float32:
-        return Config({"BLOCK_M": 32, "BLOCK_N": 16}, num_warps=8, num_stages=2)
-    return Config({"BLOCK_M": 64, "BLOCK_N": 32}, num_warps=4, num_stages=3)
+        return Config({"BLOCK_M": 16, "BLOCK_N": 16}, num_warps=4, num_stages=2)
+    return Config({"BLOCK_M": 64, "BLOCK_N": 32}, num_warps=4, num_stages=3 if head_dim >= 64 else 2)
 
 
 def variants() -> Iterator[Variant]:
