@@ -99,7 +99,7 @@ def config(head_dim: int, dtype: torch.dtype, *, has_window: bool = False) -> Co
     The rows of a tile do not depend on `has_window`: tiles are planned once for all layers.
     """
     if dtype == torch.float32:
-        return Config({"BLOCK_M": 16, "BLOCK_N": 16}, num_warps=4, num_stages=2)
+        return Config({"BLOCK_M": 32, "BLOCK_N": 16}, num_warps=8, num_stages=3)
     keys = 32 if has_window or head_dim < 64 else 64  # the window's mask takes registers; so do short rows on Ampere
     return Config({"BLOCK_M": 128, "BLOCK_N": keys}, num_warps=8, num_stages=3 if head_dim == 64 else 2)
 
