@@ -193,9 +193,10 @@ class EngineSection(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto: bfloat16 where the device computes it, else float32; what was chosen is printed and stored."""
-    backend: Literal["auto", "torch", "native"] = "auto"
+    backend: Literal["auto", "torch", "native", "triton"] = "auto"
     """What computes between the matrix products. native: C code, compiled once for this machine (needs a C compiler);
-    auto: native on a CPU where it can be had, else torch; what was chosen is printed."""
+    triton: our own kernels, on CUDA; auto: native on a CPU and triton on CUDA where they can be had, else torch; what
+    was chosen is printed."""
     threads: int | None = Field(default=None, ge=1)
     """CPU threads. Default: torch's own choice."""
     block_size: int = Field(default=16, ge=1, le=1024)

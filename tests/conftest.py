@@ -8,6 +8,8 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+# Read at import by triton: kernels run in its interpreter, on CPU tensors. What needs machine code starts a process.
+os.environ["TRITON_INTERPRET"] = "1"
 
 from pathlib import Path
 

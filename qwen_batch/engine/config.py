@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from qwen_batch.model.native import NativeLibrary, can_run, load_native
 
 Device = Literal["auto", "cpu", "cuda"]
 DType = Literal["auto", "float32", "bfloat16", "float16"]
-Backend = Literal["auto", "torch", "native"]
+Backend = Literal["auto", "torch", "native", "triton"]
 # Share of the memory that is free after the weights are loaded. On a CPU the readers and the page cache need room too.
 KV_SHARE = {"cpu": 0.25, "cuda": 0.9}
 
@@ -45,8 +46,8 @@ class EngineConfig:
             raise UsageError("engine: output_reserve must be in [0, 1]")
         if self.device not in ("auto", "cpu", "cuda"):
             raise UsageError(f"engine: device {self.device!r} is not one of auto, cpu, cuda")
-        if self.backend not in ("auto", "torch", "native"):
-            raise UsageError(f"engine: backend {self.backend!r} is not one of auto, torch, native")
+        if self.backend not in ("auto", "torch", "native", "triton"):
+            raise UsageError(f"engine: backend {self.backend!r} is not one of auto, torch, native, triton")
         if self.dtype not in ("auto", *_DTYPES):
             raise UsageError(f"engine: dtype {self.dtype!r} is not one of auto, {', '.join(_DTYPES)}")
 
@@ -81,12 +82,19 @@ def _cpu_has_bfloat16() -> bool:
 
 
 def resolve_backend(
-    asked: Backend, model: ModelConfig, dtype: torch.dtype, device: torch.device
+    asked: Backend, model: ModelConfig, dtype: torch.dtype, device: torch.device, block_size: int
 ) -> tuple[NativeLibrary | None, str]:
-    """(the native library or None for torch, its name for people with the reason when auto had to do without).
+    """(the native library or None for the others, the backend's name with the reason when auto had to do without).
 
-    Raises ModelError when `native` is asked for and cannot be had.
+    Raises ModelError when `native` or `triton` is asked for and cannot be had.
     """
+    if asked == "triton" or (asked == "auto" and device.type == "cuda"):
+        reason = _no_triton(model, block_size, dtype, device)
+        if reason is None:
+            return None, "triton"
+        if asked == "triton":
+            raise ModelError(f"engine.backend triton: the kernels cannot run: {reason}; use auto or torch")
+        return None, f"torch (triton not available: {reason})"
     if asked == "torch" or (asked == "auto" and not can_run(model, dtype, device)):
         return None, "torch"
     if not can_run(model, dtype, device):
@@ -97,6 +105,15 @@ def resolve_backend(
         if asked == "native":
             raise ModelError(f"engine.backend native: {error}; use auto or torch") from None
         return None, f"torch (native not available: {error})"
+
+
+def _no_triton(model: ModelConfig, block_size: int, dtype: torch.dtype, device: torch.device) -> str | None:
+    """Why our kernels cannot run here; None when they can."""
+    if importlib.util.find_spec("triton") is None:
+        return "the package triton is not installed"
+    from qwen_batch.model.triton_backend import unsupported
+
+    return unsupported(model, block_size, dtype, device)
 
 
 def resolve_max_model_len(asked: int | None, model: ModelConfig) -> int:

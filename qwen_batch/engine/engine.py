@@ -102,8 +102,9 @@ class Engine:
             torch.set_num_threads(config.threads)
         device = resolve_device(config.device)
         dtype = resolve_dtype(config.dtype, device)
-        native, backend = resolve_backend(config.backend, read_config(folder), dtype, device)
-        return cls(Decoder.load(folder, dtype, device, native), ChatTokenizer.load(folder), config, backend)
+        native, backend = resolve_backend(config.backend, read_config(folder), dtype, device, config.block_size)
+        decoder = Decoder.load(folder, dtype, device, native, use_triton=backend == "triton")
+        return cls(decoder, ChatTokenizer.load(folder), config, backend)
 
     @property
     def precision(self) -> str:

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import torch
 
-from qwen_batch.engine.sampler import sample
+from qwen_batch.engine.sampler import sample, sample_on_device
 from qwen_batch.engine.scheduler import Piece
 from qwen_batch.model.attention import StepInput
 from qwen_batch.model.decoder import Decoder
@@ -26,6 +26,8 @@ class Runner:
         """Compute the pieces; a token for each piece that reaches its sequence's end (None: the logits had a NaN)."""
         ends = [piece.sequence for piece in pieces if piece.reaches_end]
         logits = self._decoder.forward(self._step_input(pieces), self._cache)
+        if ends and self._decoder.use_triton:
+            return sample_on_device(logits, ends)
         native = self._decoder.native
         return sample(logits, ends, native.argmax if native is not None else None) if ends else []
 
@@ -53,7 +55,11 @@ class Runner:
             ),
             cu_seqlens_q=offsets,
             context_lens=[piece.sequence.num_computed_tokens + piece.num_tokens for piece in pieces],
+            block_lists=tables,
         )
 
     def _tensor(self, values: list[int] | list[list[int]]) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.int64).to(self._device, non_blocking=True)
+        host = torch.tensor(values, dtype=torch.int64)
+        if self._device.type != "cuda":
+            return host
+        return host.pin_memory().to(self._device, non_blocking=True)  # from pageable memory the copy would wait

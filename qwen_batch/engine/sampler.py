@@ -42,6 +42,14 @@ def sample(
     return [None if bad else token for token, bad in zip(tokens.tolist(), broken, strict=True)]
 
 
+def sample_on_device(logits: Tensor, sequences: Rows[Sequence]) -> list[int | None]:
+    """The same through the sampling kernel, which reads nothing back but the tokens."""
+    from qwen_batch.model.triton_sampler import SampleRow, sample_rows  # triton is not installed everywhere
+
+    rows = [SampleRow(s.request.sampling, _uniform(s), s.token_ids, s.output_ids) for s in sequences]
+    return [None if token < 0 else token for token in sample_rows(logits, rows).tolist()]
+
+
 def is_plain_greedy(params: SamplingParams) -> bool:
     return params.temperature == 0 and not _has_penalty(params)
 

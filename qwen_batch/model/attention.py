@@ -34,6 +34,7 @@ class StepInput:
     logit_indices: Tensor  # int64 [num_rows]: the tokens whose logits are wanted
     cu_seqlens_q: Sequence[int]  # num_seqs + 1 offsets into the tokens
     context_lens: Sequence[int]  # num_seqs: keys of each sequence after this step, its new tokens included
+    block_lists: Sequence[Sequence[int]] = ()  # rows of block_tables on the host, where shared prefixes may be found
 
     @property
     def piece_lengths(self) -> list[int]:

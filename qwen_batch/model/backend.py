@@ -1,4 +1,5 @@
-"""What a decoder does between its matrix products, for one step. Two forms: torch, anywhere; native, on a CPU."""
+"""What a decoder does between its matrix products, for one step. Three forms: torch, anywhere; native, on
+a CPU; triton (triton_backend.py), on CUDA."""
 
 from __future__ import annotations
 
@@ -28,6 +29,10 @@ class StepBackend(Protocol):
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         """[num_tokens, 2 * intermediate] -> silu(gate) * up [num_tokens, intermediate]."""
+        ...
+
+    def gather_norm(self, residual: Tensor, delta: Tensor, weight: Tensor, indices: Tensor) -> Tensor:
+        """residual + delta, normalised, of the tokens at `indices` alone [num_rows, hidden]."""
         ...
 
 
@@ -64,3 +69,6 @@ class TorchBackend:
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         gate, up = gate_up.chunk(2, dim=-1)
         return silu(gate) * up
+
+    def gather_norm(self, residual: Tensor, delta: Tensor, weight: Tensor, indices: Tensor) -> Tensor:
+        return self.add_norm(residual.index_select(0, indices), delta.index_select(0, indices), weight)[1]

@@ -23,19 +23,28 @@ from qwen_batch.model.weights import Weights, load_weights
 class Decoder:
     """A decoder with its weights on one device. `native` is what computes between the matrix products on a CPU."""
 
-    def __init__(self, config: ModelConfig, weights: Weights, native: NativeLibrary | None = None) -> None:
+    def __init__(
+        self, config: ModelConfig, weights: Weights, native: NativeLibrary | None = None, *, use_triton: bool = False
+    ) -> None:
         self.config = config
         self.weights = weights
         self.native = native
+        self.use_triton = use_triton
         self._rope = Rope(config.rope, weights.device, weights.dtype)
 
     @classmethod
     def load(
-        cls, folder: Path, dtype: torch.dtype, device: torch.device, native: NativeLibrary | None = None
+        cls,
+        folder: Path,
+        dtype: torch.dtype,
+        device: torch.device,
+        native: NativeLibrary | None = None,
+        *,
+        use_triton: bool = False,
     ) -> Decoder:
         """From a folder in Hugging Face form. Raises ModelError."""
         config = read_config(folder)
-        return cls(config, load_weights(folder, config, dtype, device), native)
+        return cls(config, load_weights(folder, config, dtype, device), native, use_triton=use_triton)
 
     @torch.inference_mode()
     def forward(self, step: StepInput, cache: KVCache) -> Tensor:
@@ -47,10 +56,14 @@ class Decoder:
             mixed = layer.output(backend.attend(index, layer, layer.qkv(normed)))
             residual, normed = backend.add_norm(residual, mixed, layer.post_norm)
             delta = layer.down(backend.silu_mul(layer.gate_up(normed)))
-        wanted = (x.index_select(0, step.logit_indices) for x in (residual, delta) if x is not None)
-        return weights.head(backend.add_norm(next(wanted), next(wanted, None), weights.norm)[1])
+        assert delta is not None, "a model has at least one layer"
+        return weights.head(backend.gather_norm(residual, delta, weights.norm, step.logit_indices))
 
     def _backend(self, step: StepInput, cache: KVCache) -> StepBackend:
         if self.native is not None:
             return NativeBackend(self.native, self.config, self._rope, step, cache)
+        if self.use_triton:
+            from qwen_batch.model.triton_backend import TritonBackend  # triton is not installed everywhere
+
+            return TritonBackend(self.config, self._rope, step, cache)
         return TorchBackend(self.config, self._rope, step, cache)

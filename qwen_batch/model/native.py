@@ -163,6 +163,9 @@ class NativeBackend:
         )
         return residual, normed
 
+    def gather_norm(self, residual: Tensor, delta: Tensor, weight: Tensor, indices: Tensor) -> Tensor:
+        return self.add_norm(residual.index_select(0, indices), delta.index_select(0, indices), weight)[1]
+
     def attend(self, index: int, layer: LayerWeights, qkv: Tensor) -> Tensor:
         config, keys, values = self._config, self._cache.keys[index], self._cache.values[index]
         sizes = (config.num_heads, config.num_kv_heads, config.head_dim)

@@ -1,0 +1,70 @@
+"""What every launcher shares: checks of its tensors, and the list of what it may compile.
+
+Triton decides when this package is imported whether kernels are compiled or, with TRITON_INTERPRET=1, run by its
+interpreter, which works on CPU tensors and is made for tests.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+# Options of every compilation. Multiply and add as one instruction: Triton's default, which it means to change.
+OPTIONS = {"enable_fp_fusion": True}
+# Names of types in Triton's signatures.
+TYPE_NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What a launcher chooses besides its arguments: tile sizes (compile-time constants), warps, pipeline stages."""
+
+    tiles: Mapping[str, int]
+    num_warps: int
+    num_stages: int
+
+    @property
+    def launch(self) -> dict[str, int]:
+        """Keyword arguments of a launch."""
+        return {**self.tiles, **OPTIONS, "num_warps": self.num_warps, "num_stages": self.num_stages}
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One thing that a launcher may compile: for proofs without a device, and to warm up before a run."""
+
+    name: str  # of the kernel
+    label: str  # what sets it apart from the kernel's other variants
+    kernel: Any
+    signature: Mapping[str, str]  # argument -> type, in the kernel's order: `*bf16`, `i32`, `fp32` or `constexpr`
+    constants: Mapping[str, Any]  # compile-time constants
+    num_warps: int
+    num_stages: int
+
+
+def check(tensor: Tensor, name: str, shape: tuple[int | None, ...], *dtypes: torch.dtype) -> None:
+    """Raise ValueError unless the tensor is contiguous and has this shape (None: any) and one of these dtypes."""
+    right_shape = tensor.dim() == len(shape) and all(
+        want is None or want == got for want, got in zip(shape, tensor.shape, strict=True)
+    )
+    if not right_shape:
+        raise ValueError(f"{name} has shape {list(tensor.shape)}, expected {list(shape)}")
+    if tensor.dtype not in dtypes:
+        raise ValueError(f"{name} is {tensor.dtype}, expected one of {list(dtypes)}")
+    if not tensor.is_contiguous():
+        raise ValueError(f"{name} is not contiguous")
+    if not (INTERPRETED or tensor.is_cuda):
+        raise ValueError(f"{name} is on {tensor.device}: kernels need CUDA tensors (or TRITON_INTERPRET=1, for tests)")
+
+
+def next_power_of_2(number: int) -> int:
+    """Smallest power of two that is not below `number`, which is at least 1."""
+    return 1 << (number - 1).bit_length()

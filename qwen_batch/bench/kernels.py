@@ -1,0 +1,142 @@
+"""Compile every kernel for cards that need not be here, and show what each compilation takes.
+
+    python -m qwen_batch.bench.kernels --arch 90 [--kernel NAME] [--match TEXT] [--json]
+
+Registers, stack and local memory come from the machine code (`cuobjdump -res-usage`, which Triton carries); shared
+memory is what Triton asks for at launch. Bytes of stack or local memory are spilled registers: none is allowed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import triton
+
+from qwen_batch.errors import UsageError
+from qwen_batch.kernels.launch import OPTIONS, Variant
+
+KERNELS = (
+    "rms_norm", "qk_norm_rope_store", "attention_prefill", "attention_decode", "attention_prefix", "attention_merge",
+    "silu_mul", "gather_logits", "sample",
+)  # fmt: skip
+# Compute capability -> bytes of shared memory that one program may have (CUDA C++ Programming Guide, technical
+# specifications by compute capability).
+ARCHS = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one compilation takes."""
+
+    kernel: str
+    label: str
+    arch: int
+    num_warps: int
+    num_stages: int
+    registers: int  # a thread
+    shared_bytes: int  # a program
+    spill_bytes: int  # a thread: stack and local memory
+
+    @property
+    def fits(self) -> bool:
+        """Whether it runs on its card, without spilled registers."""
+        return self.spill_bytes == 0 and self.shared_bytes <= ARCHS[self.arch]
+
+
+def iter_variants(kernels: Iterable[str] = KERNELS, match: str = "") -> Iterator[Variant]:
+    """Everything that the launchers may compile."""
+    for name in kernels:
+        for variant in importlib.import_module(f"qwen_batch.kernels.{name}").variants():
+            if match in variant.label:
+                yield variant
+
+
+def compile_variant(variant: Variant, arch: int) -> Resources:
+    """Compile to machine code; needs no card. Raises UsageError where the interpreter was asked for."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    if not hasattr(variant.kernel, "arg_names") or type(variant.kernel).__name__ == "InterpretedFunction":
+        raise UsageError("kernels were imported for the interpreter; unset TRITON_INTERPRET to compile them")
+    names = list(variant.kernel.arg_names)
+    # torch's memory is aligned; launches tell Triton so, and loads become 16 bytes wide.
+    aligned = {
+        (at,): [["tt.divisibility", 16]] for at, name in enumerate(names) if variant.signature[name].startswith("*")
+    }
+    source = ASTSource(
+        fn=variant.kernel,
+        signature={name: variant.signature[name] for name in names},
+        constexprs={(names.index(name),): value for name, value in variant.constants.items()},
+        attrs=aligned,
+    )
+    options = {**OPTIONS, "num_warps": variant.num_warps, "num_stages": variant.num_stages}
+    compiled = triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
+    registers, spilled = _resource_usage(compiled.asm["cubin"])
+    return Resources(
+        variant.name, variant.label, arch, variant.num_warps, variant.num_stages, registers,
+        compiled.metadata.shared, spilled,
+    )  # fmt: skip
+
+
+def _resource_usage(cubin: bytes) -> tuple[int, int]:
+    """(registers, bytes of stack and local memory) of a thread."""
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        done = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True)
+    found = re.search(r"REG:(\d+) STACK:(\d+) .*?LOCAL:(\d+)", done.stdout)
+    if found is None:
+        raise RuntimeError(f"cuobjdump printed no resource usage: {done.stdout}{done.stderr}")
+    registers, stack, local = map(int, found.groups())
+    return registers, stack + local
+
+
+def format_table(rows: Sequence[Resources]) -> str:
+    """A Markdown table."""
+    lines = [
+        "| kernel | variant | sm | warps | stages | registers | shared KiB | spilled |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row.kernel} | {row.label} | {row.arch} | {row.num_warps} | {row.num_stages} | {row.registers} "
+            f"| {row.shared_bytes / 1024:.1f} | {row.spill_bytes} |"
+        )
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0 when every variant fits its card, 1 otherwise."""
+    parser = argparse.ArgumentParser(prog="python -m qwen_batch.bench.kernels", description=__doc__.splitlines()[0])
+    parser.add_argument("--arch", type=int, action="append", choices=ARCHS, help="compute capability; repeatable")
+    parser.add_argument("--kernel", action="append", choices=KERNELS, help="only this kernel; repeatable")
+    parser.add_argument("--match", default="", help="only variants with this text in their label")
+    parser.add_argument("--json", action="store_true", help="one JSON object for each variant")
+    options = parser.parse_args(arguments)
+    rows = []
+    for arch in options.arch or ARCHS:
+        for variant in iter_variants(options.kernel or KERNELS, options.match):
+            rows.append(compile_variant(variant, arch))
+            if options.json:
+                print(json.dumps(dataclasses.asdict(rows[-1])), flush=True)
+    if not options.json:
+        print(format_table(rows))
+    bad = [row for row in rows if not row.fits]
+    for row in bad:
+        print(f"does not fit sm_{row.arch}: {row.kernel} {row.label}", file=sys.stderr)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
