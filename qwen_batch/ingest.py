@@ -145,7 +145,12 @@ def _read_pages(path: Path, task: Task) -> tuple[tuple[Page, ...], tuple[str, ..
         return text.pages, text.warnings
     if kind == "jsonl":
         raise DocumentError("unsupported", "JSON lines hold many documents: name the file as an input of `run`")
-    raise DocumentError("unsupported", "files of this kind are not read: convert it to PDF or text")
+    if kind is None:
+        raise DocumentError("unsupported", "files of this kind are not read: convert it to PDF or text")
+    from qwen_batch.read.formats import read_other
+
+    other = read_other(path, kind)
+    return other.pages, other.warnings
 
 
 def extract(path: Path, input: InputSection, clean: CleanSection) -> CleanDocument | Failure:

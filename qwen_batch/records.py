@@ -22,6 +22,8 @@ class Line:
     text: str
     bbox: BBox | None = None  # None: the source has no geometry (text files, records)
     font_size: float | None = None  # points
+    table: int | None = None  # index into the page's tables: that table stands here, and `text` is empty
+    aside: str | None = None  # the format itself says that this is no running text: header, footer, hidden ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Page:
     width: float | None = None  # points
     height: float | None = None  # points
     needs_ocr: bool = False  # the page shows something (an image) but has no text
+    paragraphs: bool = False  # each line is a whole paragraph or list item, as office formats keep them
 
     @property
     def text(self) -> str:

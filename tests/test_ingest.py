@@ -64,7 +64,7 @@ def test_a_folder_of_troublesome_files(tmp_path: Path) -> None:
         "locked.pdf": "encrypted",
         "blank.pdf": "empty",
         "note.txt": "ok",
-        "office.docx": "unsupported",
+        "office.docx": "damaged",
         "r1": "ok",
         "rows.jsonl:2": "bad_record",
     }

@@ -129,7 +129,7 @@ def _break_before(paragraph: Sequence[Row], row: Row) -> str | None:
     """What separates a line from the open paragraph; None: it goes on."""
     last = paragraph[-1]
     if not (last.flows and row.flows):
-        return LINE if last.page_number == row.page_number else PARAGRAPH
+        return LINE if last.page_number == row.page_number and not row.apart else PARAGRAPH
     if not same_size(last, row):
         return PARAGRAPH
     distance = row.bottom - last.bottom

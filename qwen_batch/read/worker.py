@@ -82,7 +82,9 @@ def _limit(memory_bytes: int) -> None:
     ):
         with contextlib.suppress(OSError, ValueError):  # a stricter limit is already in force, or macOS
             hard = resource.getrlimit(kind)[1]
-            resource.setrlimit(kind, (value, value if hard == resource.RLIM_INFINITY else min(value, hard)))
+            lowered = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            # File size alone may be raised again, for the output of a converter (read/legacy.py).
+            resource.setrlimit(kind, (lowered, hard if kind == resource.RLIMIT_FSIZE else lowered))
 
 
 if __name__ == "__main__":
