@@ -22,9 +22,8 @@ _PARTNERS = (
     "debtor obligor licensee licensor applicant inventor creator chair"
 )
 PARTNERS = frozenset(_PARTNERS.split())
-NUMBERS = frozenset(
-    "one two three four five six seven eight nine twenty thirty forty fifty sixty seventy eighty".split()
-)
+_NUMBERS = "one two three four five six seven eight nine twenty thirty forty fifty sixty seventy eighty"
+NUMBERS = frozenset(_NUMBERS.split())
 NOT_AFTER_NUMBERS = frozenset(("self", "teen", "teenth", "fold", "some", "een", "ness"))
 _CLOSING = (
     "with in into an any under over out up down there some every what when where how who not can may for fore back "

@@ -29,7 +29,7 @@ def test_hyphens_at_line_ends(before: str, after: str, joined: str) -> None:
 
 
 def test_a_list_goes_on_over_a_page_break() -> None:
-    first = page(1, *body(["The Contractor shall", "(a) watch the cameras;"]))
+    first = page(1, *body(["The Contractor shall do all of this:", "(a) watch the cameras;"]))
     second = page(2, *body(["(b) patrol the grounds."]))
     text = clean_document(document(first, second), CleanSection()).text
     assert text.endswith("(a) watch the cameras;\n(b) patrol the grounds.")
