@@ -16,9 +16,10 @@ import pypdfium2.raw as pdfium
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.kinds import kind_name, sniff
+from qwen_batch.read.order import in_reading_order
 from qwen_batch.read.pdf_chars import Char, iter_line_chars, make_line, placement_of, read_chars
 from qwen_batch.read.pdf_tables import Marks, fill_grid, find_grids, read_marks
-from qwen_batch.records import Line, Page, Table
+from qwen_batch.records import Page, Table
 
 SCAN_SHARE = 0.3  # of the page; a textless page that an image covers this far is a scan
 HEAD_BYTES = 4096
@@ -116,7 +117,7 @@ def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) ->
         return -1
 
     made = (make_line(line, textpage, placement) for line in iter_line_chars(chars, region))
-    lines: tuple[Line, ...] = tuple(line for line in made if line is not None)
+    lines = in_reading_order([line for line in made if line is not None])
     is_scan = not lines and marks.image_area >= SCAN_SHARE * width * height
     return _ReadPage(Page(page_number, lines, found, width, height, is_scan), marks.num_objects)
 
