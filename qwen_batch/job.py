@@ -109,7 +109,7 @@ class CleanSection(Section):
     join_lines: bool = True
     """Rebuild paragraphs from printed lines: hyphens, and Chinese without a space."""
     tables: bool = True
-    """Find ruled tables and write them as Markdown."""
+    """Find tables and write them as Markdown; one that goes on over a page break is one."""
 
 
 DEFAULT_MAP_PROMPT = """\

@@ -9,6 +9,7 @@ from qwen_batch.clean.headers import remove_headers
 from qwen_batch.clean.join import Piece, join_entries, keep_entries
 from qwen_batch.clean.page_numbers import remove_page_numbers
 from qwen_batch.clean.rows import document_entries
+from qwen_batch.clean.tables import join_tables
 from qwen_batch.clean.unicode import normalise_pages
 from qwen_batch.job import CleanSection
 from qwen_batch.records import CleanDocument, CleanPage, Document, Page, Removal
@@ -58,6 +59,7 @@ def _steps(settings: CleanSection) -> tuple[Step, ...]:
         (settings.headers_footers, remove_headers),
         (settings.page_numbers, remove_page_numbers),
         (settings.join_lines, join_cells),
+        (settings.tables, join_tables),
     )
     return tuple(step for is_wanted, step in wanted if is_wanted)
 

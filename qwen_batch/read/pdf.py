@@ -18,11 +18,13 @@ from qwen_batch.errors import DocumentError
 from qwen_batch.read.kinds import kind_name, sniff
 from qwen_batch.read.order import in_reading_order
 from qwen_batch.read.pdf_chars import Char, iter_line_chars, make_line, placement_of, read_chars
+from qwen_batch.read.pdf_columns import find_columns
 from qwen_batch.read.pdf_tables import Marks, fill_grid, find_grids, read_marks
 from qwen_batch.records import Page, Table
 
 SCAN_SHARE = 0.3  # of the page; a textless page that an image covers this far is a scan
 HEAD_BYTES = 4096
+FINER = 1.5  # times the filled cells of ruled tables: an unruled one in their place is right
 PAGE_LIST = 12  # page numbers that a warning names
 
 
@@ -107,7 +109,7 @@ def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) ->
     chars = read_chars(textpage, placement)
     has_text = any(not char.text.isspace() for char in chars)
     marks = read_marks(page, placement, tables and has_text) if tables or not has_text else Marks((), 0, 0.0)
-    found = _read_tables(marks, chars) if has_text else ()
+    found = _read_tables(marks, chars) if has_text and tables else ()
 
     def region(char: Char) -> int:
         x, y = char.center
@@ -123,8 +125,27 @@ def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) ->
 
 
 def _read_tables(marks: Marks, chars: Sequence[Char]) -> tuple[Table, ...]:
+    """Ruled tables, and unruled ones beside them; where rules only frame or stripe them, the columns count."""
     made = (fill_grid(grid, chars) for grid in find_grids(marks.edges))
-    return tuple(table for table in made if table is not None)
+    ruled = [table for table in made if table is not None]
+    unruled: list[Table] = []
+    for table in find_columns(list(iter_line_chars(chars, lambda char: -1))):
+        over = [other for other in ruled if _overlap(table, other)]
+        if _num_filled(table) >= FINER * sum(map(_num_filled, over)):
+            ruled = [other for other in ruled if other not in over]
+            unruled.append(table)
+    return (*ruled, *unruled)
+
+
+def _num_filled(table: Table) -> int:
+    return sum(bool(cell) for row in table.rows for cell in row)
+
+
+def _overlap(table: Table, other: Table) -> bool:
+    if table.bbox is None or other.bbox is None:
+        return False
+    a, b = table.bbox, other.bbox
+    return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])
 
 
 def _judge(read: Sequence[_ReadPage]) -> PdfContent:
