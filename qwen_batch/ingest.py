@@ -23,6 +23,7 @@ from qwen_batch.read.kinds import kind_of
 from qwen_batch.read.pool import ProcessPool
 from qwen_batch.records import CleanDocument, Document, Failure, Page
 
+OCR_SHARE = 0.6  # of the time for a document; what is left must do for one more page and the cleaning
 LARGE_CHARS = 1_000_000  # a record with more text is cleaned in a child, under the limits
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -35,6 +36,7 @@ class Task:
     passwords: tuple[str, ...]
     max_pages: int
     clean: CleanSection
+    ocr_seconds: float = 0.0  # for pages that are images; 0: they are not read
 
 
 class Ingest:
@@ -44,6 +46,7 @@ class Ingest:
         self._input = input
         self._clean = clean
         self._passwords = (*input.passwords, *_read_passwords(input.password_file))
+        self._ocr_seconds = OCR_SHARE * input.timeout_seconds if input.ocr == "auto" else 0.0
         self._workers = input.workers or max(1, (os.cpu_count() or 2) - 1)
 
     def iter_clean(self, items: Iterable[FileItem | Document | Failure]) -> Iterator[CleanDocument | Failure]:
@@ -61,7 +64,7 @@ class Ingest:
                 elif isinstance(item, Document) and _num_chars(item) < LARGE_CHARS:
                     yield self._clean_here(item)
                 else:
-                    pool.submit(Task(item, self._passwords, self._input.max_pages, self._clean))
+                    pool.submit(Task(item, self._passwords, self._input.max_pages, self._clean, self._ocr_seconds))
                 yield from _results(pool.wait(0))
                 while not pool.has_room:
                     yield from _results(pool.wait())
@@ -136,7 +139,7 @@ def _read_pages(path: Path, task: Task) -> tuple[tuple[Page, ...], tuple[str, ..
     if kind == "pdf":
         from qwen_batch.read.pdf import read_pdf
 
-        pdf = read_pdf(path, task.passwords, task.max_pages, task.clean.tables)
+        pdf = read_pdf(path, task.passwords, task.max_pages, task.clean.tables, task.ocr_seconds)
         return pdf.pages, pdf.warnings
     if kind in ("text", "empty"):
         from qwen_batch.read.text import read_text

@@ -91,6 +91,9 @@ class InputSection(Section):
     """A document with more pages fails."""
     workers: int | None = Field(default=None, ge=1)
     """Reading processes. Default: one less than the cores, at least one."""
+    ocr: Annotated[Literal["auto", "off"], BeforeValidator(_parse_switch)] = "auto"
+    """auto: pages that are images are read by the extra `ocr`, where it is installed, for as long as timeout_seconds
+    allows; else a document of such pages fails, and one with some is flagged `needs_ocr`."""
     passwords: Strings = ()
     """Tried in turn on encrypted PDFs."""
     password_file: str | None = None
@@ -245,6 +248,7 @@ class Job(Section):
         content = {name: getattr(self, name).model_dump(mode="json") for name in sections}
         content["max_model_len"] = self.engine.max_model_len
         content["max_pages"] = self.input.max_pages
+        content["ocr"] = self.input.ocr
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -17,6 +17,7 @@ from qwen_batch.records import CleanDocument, CleanPage, Document, Page, Removal
 Step = Callable[[Sequence[Page]], tuple[tuple[Page, ...], tuple[Removal, ...]]]
 MIN_LETTERS_KEPT = 0.1  # of the text; a step that would leave less mistakes the text itself for running heads
 NEEDS_OCR = "needs_ocr"
+OCR = "ocr"  # some of the text was recognised, not read
 
 
 def clean_document(document: Document, settings: CleanSection) -> CleanDocument:
@@ -48,8 +49,13 @@ def clean_document(document: Document, settings: CleanSection) -> CleanDocument:
         priority=document.priority,
         removed=tuple(removed),
         warnings=tuple(warnings),
-        flags=(NEEDS_OCR,) if any(page.needs_ocr for page in pages) else (),
+        flags=_flags(pages),
     )
+
+
+def _flags(pages: Sequence[Page]) -> tuple[str, ...]:
+    found = ((NEEDS_OCR, any(page.needs_ocr for page in pages)), (OCR, any(page.ocr_confidence for page in pages)))
+    return tuple(flag for flag, is_found in found if is_found)
 
 
 def _steps(settings: CleanSection) -> tuple[Step, ...]:

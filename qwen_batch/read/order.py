@@ -20,6 +20,7 @@ RISE = 2.0  # ems upwards
 GUTTER = 1.0  # ems
 COLUMN_LINES = 3  # lines that each side of a gutter has, at least
 COLUMN_SHARE = 0.5  # of the height that both sides together take: how much each side has
+SAME_ROW = 0.5  # of a line's height
 MAX_DEPTH = 60
 
 _Placed = tuple[Line, BBox]
@@ -31,6 +32,11 @@ def in_reading_order(lines: Sequence[Line]) -> tuple[Line, ...]:
     if len(placed) < max(len(lines), MIN_LINES) or not _jumps_about(placed):
         return tuple(lines)
     return tuple(line for line, _ in _cut(placed, 0))
+
+
+def cut_by_places(lines: Sequence[Line]) -> tuple[Line, ...]:
+    """Lines that come in no order at all, as text recognition gives them, in the order of their places."""
+    return tuple(line for line, _ in _cut([(line, line.bbox) for line in lines if line.bbox is not None], 0))
 
 
 def _jumps_about(placed: Sequence[_Placed]) -> bool:
@@ -45,11 +51,26 @@ def _is_jump(before: _Placed, after: _Placed) -> bool:
 
 def _cut(placed: list[_Placed], depth: int) -> list[_Placed]:
     if len(placed) < 2 or depth > MAX_DEPTH:
-        return sorted(placed, key=lambda item: (item[1][1], item[1][0]))
+        return _row_by_row(placed)
     parts = _by_gutter(placed) or _by_gap(placed)
     if parts is None:
-        return sorted(placed, key=lambda item: (item[1][0], item[1][1]))
+        return _row_by_row(placed)
     return [item for part in parts for item in _cut(part, depth + 1)]
+
+
+def _row_by_row(placed: Sequence[_Placed]) -> list[_Placed]:
+    """Lines whose middles are level make a row; for what overlaps so that no gap is left."""
+    rows: list[list[_Placed]] = []
+    for item in sorted(placed, key=_middle):
+        if rows and _middle(item) - _middle(rows[-1][0]) < SAME_ROW * (item[1][3] - item[1][1]):
+            rows[-1].append(item)
+        else:
+            rows.append([item])
+    return [item for row in rows for item in sorted(row, key=lambda item: item[1][0])]
+
+
+def _middle(item: _Placed) -> float:
+    return (item[1][1] + item[1][3]) / 2
 
 
 def _by_gutter(placed: Sequence[_Placed]) -> tuple[list[_Placed], list[_Placed]] | None:

@@ -6,6 +6,7 @@ pdfium may abort on a hostile file, is not thread-safe and cannot be interrupted
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import pypdfium2.raw as pdfium
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.kinds import kind_name, sniff
+from qwen_batch.read.ocr import Recogniser, is_garbled
 from qwen_batch.read.order import in_reading_order
 from qwen_batch.read.pdf_chars import Char, iter_line_chars, make_line, placement_of, read_chars
 from qwen_batch.read.pdf_columns import find_columns
@@ -36,8 +38,16 @@ class PdfContent:
     warnings: tuple[str, ...] = ()
 
 
-def read_pdf(path: Path, passwords: Sequence[str] = (), max_pages: int = 20_000, tables: bool = True) -> PdfContent:
+def read_pdf(
+    path: Path,
+    passwords: Sequence[str] = (),
+    max_pages: int = 20_000,
+    tables: bool = True,
+    ocr_seconds: float = 0.0,
+) -> PdfContent:
     """Read a PDF. `passwords` are tried in turn where it is encrypted.
+
+    Pages that are images are read with the extra `ocr`, where it is installed, until `ocr_seconds` are over.
 
     Raises DocumentError: empty, wrong_type, damaged, encrypted, too_many_pages, needs_ocr.
     """
@@ -49,7 +59,8 @@ def read_pdf(path: Path, passwords: Sequence[str] = (), max_pages: int = 20_000,
                 f"{num_pages} pages are more than input.max_pages allows ({max_pages}); raise it or split the file"
             )
             raise DocumentError("too_many_pages", message)
-        read = [_read_page(document, number, tables) for number in range(1, num_pages + 1)]
+        recogniser = Recogniser(ocr_seconds)
+        read = [_read_page(document, number, tables, recogniser) for number in range(1, num_pages + 1)]
     return _judge(read)
 
 
@@ -58,6 +69,7 @@ class _ReadPage:
     page: Page
     num_marks: int = 0  # drawn objects besides text
     broken: bool = False
+    garbled: bool = False  # its text layer says nothing
 
 
 def _check_kind(path: Path) -> None:
@@ -86,7 +98,7 @@ def _open(path: Path, passwords: Sequence[str]) -> Any:
     raise DocumentError("encrypted", f"the PDF is encrypted and {tried}: {advice}")
 
 
-def _read_page(document: Any, page_number: int, tables: bool) -> _ReadPage:
+def _read_page(document: Any, page_number: int, tables: bool, recogniser: Recogniser) -> _ReadPage:
     try:
         page = document[page_number - 1]
     except pypdfium2.PdfiumError:
@@ -94,7 +106,8 @@ def _read_page(document: Any, page_number: int, tables: bool) -> _ReadPage:
     try:
         textpage = page.get_textpage()
         try:
-            return _read_open_page(page, textpage, page_number, tables)
+            read = _read_open_page(page, textpage, page_number, tables)
+            return read if read.page.lines or not read.num_marks else _recognised(read, page, recogniser)
         finally:
             textpage.close()
     except pypdfium2.PdfiumError:
@@ -120,8 +133,21 @@ def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) ->
 
     made = (make_line(line, textpage, placement) for line in iter_line_chars(chars, region))
     lines = in_reading_order([line for line in made if line is not None])
+    if is_garbled("".join(line.text for line in lines)):
+        return _ReadPage(
+            Page(page_number, (), (), width, height, needs_ocr=True), max(1, marks.num_objects), garbled=True
+        )
     is_scan = not lines and marks.image_area >= SCAN_SHARE * width * height
     return _ReadPage(Page(page_number, lines, found, width, height, is_scan), marks.num_objects)
+
+
+def _recognised(read: _ReadPage, page: Any, recogniser: Recogniser) -> _ReadPage:
+    """The page with the text that its image shows, where that can be read."""
+    found = recogniser.read(page)
+    if found is None or not found[0]:
+        return read
+    seen = dataclasses.replace(read.page, lines=found[0], needs_ocr=False, ocr_confidence=found[1])
+    return dataclasses.replace(read, page=seen)
 
 
 def _read_tables(marks: Marks, chars: Sequence[Char]) -> tuple[Table, ...]:
@@ -156,12 +182,17 @@ def _judge(read: Sequence[_ReadPage]) -> PdfContent:
         if broken and len(broken) == len(read):
             raise DocumentError("damaged", "none of its pages can be read: fetch the file again, or save it anew")
         if any(each.num_marks for each in read):
-            message = f"image-only: {_pages(len(read))} and no text; recognise the text (OCR) first, then run it again"
-            raise DocumentError("needs_ocr", message)
+            what = "its text layer is garbled" if any(each.garbled for each in read) else "image-only"
+            advice = "install the extra `ocr` and leave input.ocr at auto, or recognise the text first"
+            raise DocumentError("needs_ocr", f"{what}: {_pages(len(read))} and no text that can be read; {advice}")
         raise DocumentError("empty", f"{_pages(len(read))}, all blank: nothing is written or drawn on them")
     warnings = []
     if scans:
         warnings.append(f"pages without text, shown as images (need OCR): {_listed(scans)}")
+    if seen := [each.page for each in read if each.page.ocr_confidence is not None]:
+        mean = sum(page.ocr_confidence or 0.0 for page in seen) / len(seen)
+        numbers = _listed([page.page_number for page in seen])
+        warnings.append(f"pages read by OCR, with a confidence of {mean:.2f}: {numbers}")
     if broken:
         warnings.append(f"pages that could not be read: {_listed(broken)}")
     return PdfContent(tuple(each.page for each in read), tuple(warnings))
