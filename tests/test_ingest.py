@@ -206,7 +206,7 @@ def test_hostile_and_damaged_files_end_well() -> None:
     chosen = [name for name in names if name.startswith(folders) and name not in slow]
     files = sorted({name for name in chosen if not name.endswith((".jsonl", ".docx", ".html"))})
     items = [FileItem(name, corpus() / name, name) for name in files]
-    worker = Ingest(InputSection(workers=1, timeout_seconds=30, memory_limit=2**29), CleanSection())
+    worker = Ingest(InputSection(workers=1, timeout_seconds=30, memory_limit=2**29, ocr="off"), CleanSection())
     results = {result.doc_id: result for result in worker.iter_clean(items)}
     assert sorted(results) == files
     wanted = {

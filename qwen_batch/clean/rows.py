@@ -172,7 +172,7 @@ def _iter_typed(page: Page) -> Iterator[Row]:
 
 
 def _measure(rows: Sequence[Row], everywhere: Ends, printed: bool) -> list[Row]:
-    leadings = _leadings(rows)
+    leadings = _leadings(rows) if printed else {}  # where lines are typed, a blank one always ends a paragraph
     rows = [dataclasses.replace(row, leading=leadings.get(round(row.size * 2), 1.2 * row.size)) for row in rows]
     rights = _printed_rights(rows, everywhere) if printed else _typed_rights(rows)
     indented = [_is_indented(row, after) for row, after in itertools.pairwise(rows)]
