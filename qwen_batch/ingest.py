@@ -45,7 +45,7 @@ class Ingest:
     def __init__(self, input: InputSection, clean: CleanSection) -> None:
         self._input = input
         self._clean = clean
-        self._passwords = (*input.passwords, *_read_passwords(input.password_file))
+        self._passwords = passwords_of(input)
         self._ocr_seconds = OCR_SHARE * input.timeout_seconds if input.ocr == "auto" else 0.0
         self._workers = input.workers or max(1, (os.cpu_count() or 2) - 1)
 
@@ -77,6 +77,11 @@ class Ingest:
         except Exception as error:  # a defect of ours must cost one row, not the night
             trouble = Trouble("cleaning_error", f"cleaning gave up: {type(error).__name__}: {error}")
             return _failure(document, trouble)
+
+
+def passwords_of(input: InputSection) -> tuple[str, ...]:
+    """All passwords that the job gives. Raises UsageError where their file cannot be read."""
+    return (*input.passwords, *_read_passwords(input.password_file))
 
 
 def _read_passwords(file: str | None) -> tuple[str, ...]:

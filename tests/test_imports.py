@@ -14,11 +14,12 @@ PACKAGE = Path(__file__).resolve().parents[1] / "qwen_batch"
 SHARED = {"records", "errors", "job"}
 ROOMS = {"read", "clean", "plan", "engine", "model", "answer", "write", "operate", "bench", "kernels"}
 MAY_IMPORT = {  # besides itself and SHARED
-    "cli": {"pipeline", "ingest", "job", "read", "clean", "plan", "write", "operate", "model", "bench"},
+    "cli": {"pipeline", "ingest", "views", "job", "read", "clean", "plan", "write", "operate", "model", "bench"},
     "pipeline": {"feed", "calls", *ROOMS} - {"bench", "kernels"},
     "feed": {"ingest", "read", "plan", "answer"},
     "calls": {"plan", "write"},
     "ingest": {"read", "clean"},
+    "views": {"ingest", "read"},
     "engine": {"model"},
     "model": {"kernels"},
     "bench": {"engine", "model"},

@@ -52,7 +52,7 @@ def read_pdf(
     Raises DocumentError: empty, wrong_type, damaged, encrypted, too_many_pages, needs_ocr.
     """
     _check_kind(path)
-    with contextlib.closing(_open(path, passwords)) as document:
+    with contextlib.closing(open_pdf(path, passwords)) as document:
         num_pages = len(document)
         if num_pages > max_pages:
             message = (
@@ -83,7 +83,8 @@ def _check_kind(path: Path) -> None:
         raise DocumentError("wrong_type", message)
 
 
-def _open(path: Path, passwords: Sequence[str]) -> Any:
+def open_pdf(path: Path, passwords: Sequence[str]) -> Any:
+    """pdfium's document. Raises DocumentError: encrypted, damaged."""
     for password in (None, *passwords):
         try:
             return pypdfium2.PdfDocument(path, password=password)
