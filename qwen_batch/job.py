@@ -108,7 +108,7 @@ class CleanSection(Section):
     headers_footers: bool = True
     """Take out lines that repeat at the same place over the pages."""
     page_numbers: bool = True
-    """Take out page numbers that count up with the pages."""
+    """Take out page numbers that count up with the pages, and line numbers that count down the margin."""
     join_lines: bool = True
     """Rebuild paragraphs from printed lines: hyphens, and Chinese without a space."""
     tables: bool = True

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from qwen_batch.clean.cells import join_cells
 from qwen_batch.clean.headers import remove_headers
 from qwen_batch.clean.join import Piece, join_entries, keep_entries
+from qwen_batch.clean.line_numbers import remove_line_numbers
 from qwen_batch.clean.page_numbers import remove_page_numbers
 from qwen_batch.clean.rows import document_entries
 from qwen_batch.clean.tables import join_tables
@@ -62,6 +63,7 @@ def _steps(settings: CleanSection) -> tuple[Step, ...]:
     """The steps that the job wants, in their order: what follows compares normal forms."""
     wanted: tuple[tuple[bool, Step], ...] = (
         (settings.unicode, normalise_pages),
+        (settings.page_numbers, remove_line_numbers),
         (settings.headers_footers, remove_headers),
         (settings.page_numbers, remove_page_numbers),
         (settings.join_lines, join_cells),

@@ -21,6 +21,7 @@ from qwen_batch.read.ocr import Recogniser, is_garbled
 from qwen_batch.read.order import in_reading_order
 from qwen_batch.read.pdf_chars import Char, iter_line_chars, make_line, placement_of, read_chars
 from qwen_batch.read.pdf_columns import find_columns
+from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_tables import Marks, fill_grid, find_grids, read_marks
 from qwen_batch.records import Page, Table
 
@@ -53,6 +54,8 @@ def read_pdf(
     """
     _check_kind(path)
     with contextlib.closing(open_pdf(path, passwords)) as document:
+        if document.get_formtype() != pdfium.FORMTYPE_NONE:
+            document.init_forms()
         num_pages = len(document)
         if num_pages > max_pages:
             message = (
@@ -134,6 +137,8 @@ def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) ->
 
     made = (make_line(line, textpage, placement) for line in iter_line_chars(chars, region))
     lines = in_reading_order([line for line in made if line is not None])
+    if page.formenv:
+        lines = tuple(with_fields(lines, read_fields(page.formenv, page, placement)))
     if is_garbled("".join(line.text for line in lines)):
         return _ReadPage(
             Page(page_number, (), (), width, height, needs_ocr=True), max(1, marks.num_objects), garbled=True
