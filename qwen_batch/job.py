@@ -85,8 +85,8 @@ class InputSection(Section):
     """Files, folders (searched through) or globs; `-` is JSONL on standard input. The command line may name others."""
     timeout_seconds: float = Field(default=60.0, gt=0)
     """A document that takes longer to read and clean fails."""
-    memory_limit: Bytes = 2 * 1024**3
-    """Address space of a reading process; a document that needs more fails."""
+    memory_limit: Bytes = 1024**3
+    """Address space of a reading process; a document that needs more fails. OCR has 1 GiB more for its models."""
     max_pages: int = Field(default=20_000, ge=1)
     """A document with more pages fails."""
     workers: int | None = Field(default=None, ge=1)

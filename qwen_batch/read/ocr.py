@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import math
+import resource
 import time
 from typing import Any
 
@@ -44,10 +45,18 @@ class Recogniser:
         """Lines and confidence of a pdfium page; None: it cannot be read now."""
         if self._seconds_left <= 0 or not _is_installed():
             return None
+        _take_extra_memory()
         start = time.monotonic()
         found = recognise(page)
         self._seconds_left -= time.monotonic() - start
         return found
+
+
+@functools.cache
+def _take_extra_memory() -> None:
+    """Reading processes keep some of their address space for this (read/worker.py)."""
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from qwen_batch.records import BBox, Table
 
 MIN_ROWS = 4  # of the body
 MIN_COLUMNS = 3
+MIN_DIGITS = MIN_ROWS * (MIN_COLUMNS - 1)  # of a page; without them it is not even looked at
 MIN_NUMERIC = 0.5  # of the cells of the body, the first column left out
 PIECE_GAP = 0.9  # ems between pieces of a row
 RIVER = 0.35  # ems
@@ -43,6 +44,8 @@ Row = list[Word]
 
 def find_columns(lines: Sequence[Sequence[Char]]) -> list[Table]:
     """The unruled tables of a page, from its lines of characters."""
+    if sum(char.text.isdigit() for line in lines for char in line) < MIN_DIGITS:
+        return []
     rows = _rows([word for line in lines for word in _words(line)])
     return [table for block in _blocks(rows) if (table := _as_table(block)) is not None]
 
