@@ -10,33 +10,21 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from qwen_batch.clean import clean_document
-from qwen_batch.errors import DocumentError, UsageError
+from qwen_batch.errors import UsageError
 from qwen_batch.job import CleanSection, InputSection
 from qwen_batch.read.frames import Trouble
 from qwen_batch.read.items import FileItem, hash_file
-from qwen_batch.read.kinds import kind_of
 from qwen_batch.read.pool import ProcessPool
-from qwen_batch.records import CleanDocument, Document, Failure, Page
+from qwen_batch.readers import Task
+from qwen_batch.records import CleanDocument, Document, Failure
 
 OCR_SHARE = 0.6  # of the time for a document; what is left must do for one more page and the cleaning
 LARGE_CHARS = 1_000_000  # a record with more text is cleaned in a child, under the limits
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What a reading process needs for one document."""
-
-    item: FileItem | Document
-    passwords: tuple[str, ...]
-    max_pages: int
-    clean: CleanSection
-    ocr_seconds: float = 0.0  # for pages that are images; 0: they are not read
 
 
 class Ingest:
@@ -56,7 +44,7 @@ class Ingest:
         iterator ends the children.
         """
         with ProcessPool[Task, CleanDocument](
-            "qwen_batch.ingest:read_and_clean", self._workers, self._input.timeout_seconds, self._input.memory_limit
+            "qwen_batch.readers:read_and_clean", self._workers, self._input.timeout_seconds, self._input.memory_limit
         ) as pool:
             for item in items:
                 if isinstance(item, Failure):
@@ -64,16 +52,19 @@ class Ingest:
                 elif isinstance(item, Document) and _num_chars(item) < LARGE_CHARS:
                     yield self._clean_here(item)
                 else:
-                    pool.submit(Task(item, self._passwords, self._input.max_pages, self._clean, self._ocr_seconds))
+                    pool.submit(self._task(item))
                 yield from _results(pool.wait(0))
                 while not pool.has_room:
                     yield from _results(pool.wait())
             while pool.num_running:
                 yield from _results(pool.wait())
 
+    def _task(self, item: FileItem | Document) -> Task:
+        return Task(item, self._passwords, self._input.max_pages, self._clean.steps, self._ocr_seconds)
+
     def _clean_here(self, document: Document) -> CleanDocument | Failure:
         try:
-            return clean_document(document, self._clean)
+            return clean_document(document, self._clean.steps)
         except Exception as error:  # a defect of ours must cost one row, not the night
             trouble = Trouble("cleaning_error", f"cleaning gave up: {type(error).__name__}: {error}")
             return _failure(document, trouble)
@@ -121,44 +112,6 @@ def _hash_or_none(path: Path) -> str | None:
         return hash_file(path)
     except OSError:
         return None
-
-
-def read_and_clean(task: Task) -> CleanDocument:
-    """What a reading process does with one document. Raises DocumentError."""
-    document = task.item if isinstance(task.item, Document) else _read_file(task.item, task)
-    return clean_document(document, task.clean)
-
-
-def _read_file(item: FileItem, task: Task) -> Document:
-    try:
-        digest = hash_file(item.path)
-        pages, warnings = _read_pages(item.path, task)
-    except OSError as error:
-        raise DocumentError("unreadable", f"cannot be read: {error.strerror or error}") from None
-    return Document(item.doc_id, item.source, digest, pages, (), item.sampling, item.metadata, item.priority, warnings)
-
-
-def _read_pages(path: Path, task: Task) -> tuple[tuple[Page, ...], tuple[str, ...]]:
-    """The parsers are loaded here and not above: only reading processes need them, and only those of their files."""
-    kind = kind_of(path)
-    if kind == "pdf":
-        from qwen_batch.read.pdf import read_pdf
-
-        pdf = read_pdf(path, task.passwords, task.max_pages, task.clean.tables, task.ocr_seconds)
-        return pdf.pages, pdf.warnings
-    if kind in ("text", "empty"):
-        from qwen_batch.read.text import read_text
-
-        text = read_text(path)
-        return text.pages, text.warnings
-    if kind == "jsonl":
-        raise DocumentError("unsupported", "JSON lines hold many documents: name the file as an input of `run`")
-    if kind is None:
-        raise DocumentError("unsupported", "files of this kind are not read: convert it to PDF or text")
-    from qwen_batch.read.formats import read_other
-
-    other = read_other(path, kind)
-    return other.pages, other.warnings
 
 
 def extract(path: Path, input: InputSection, clean: CleanSection) -> CleanDocument | Failure:

@@ -21,7 +21,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from qwen_batch.errors import JobError, UsageError
-from qwen_batch.records import SamplingParams
+from qwen_batch.records import CleanSteps, SamplingParams
 
 SIZE_PATTERN = r"(\d[\d_,]*(?:\.\d+)?)\s*([kKmMgGtT]?)(i?)[bB]?"
 _STEPS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -113,6 +113,11 @@ class CleanSection(Section):
     """Rebuild paragraphs from printed lines: hyphens, and Chinese without a space."""
     tables: bool = True
     """Find tables and write them as Markdown; one that goes on over a page break is one."""
+
+    @property
+    def steps(self) -> CleanSteps:
+        """The same, as reading processes get it."""
+        return CleanSteps(**self.model_dump())
 
 
 DEFAULT_MAP_PROMPT = """\

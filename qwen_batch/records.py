@@ -76,6 +76,18 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class CleanSteps:
+    """Which cleaning steps run; the job's section `clean` says what each does. Reading processes get this form, which
+    needs no pydantic."""
+
+    unicode: bool = True
+    headers_footers: bool = True
+    page_numbers: bool = True
+    join_lines: bool = True
+    tables: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Removal:
     """Something that cleaning took out of the text, and why."""
 

@@ -19,7 +19,8 @@ from qwen_batch import ingest as ingest_module
 from qwen_batch.errors import UsageError
 from qwen_batch.ingest import Ingest, extract, extract_report, format_report
 from qwen_batch.job import CleanSection, InputSection
-from qwen_batch.read import FileItem, hash_file, iter_inputs
+from qwen_batch.read.inputs import iter_inputs
+from qwen_batch.read.items import FileItem, hash_file
 from qwen_batch.records import CleanDocument, Document, Failure, Line, Message, Page
 
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qwen_batch.ingest import Task, read_and_clean
-from qwen_batch.job import CleanSection
 from qwen_batch.read.items import FileItem
+from qwen_batch.readers import Task, read_and_clean
+from qwen_batch.records import CleanSteps
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "sample_data"
@@ -229,5 +229,5 @@ def test_a_missing_font_names_the_package() -> None:
 @pytest.mark.parametrize("name", CONTRACTS)
 def test_reading_and_cleaning_give_the_truth_to_the_character(name: str) -> None:
     path = DATA / "contracts" / f"{name}.pdf"
-    task = Task(FileItem(name, path, str(path)), (), 1000, CleanSection())
+    task = Task(FileItem(name, path, str(path)), (), 1000, CleanSteps())
     assert read_and_clean(task).text == "\n\n".join(truth_blocks(name))

@@ -12,8 +12,7 @@ from qwen_batch.clean.page_numbers import remove_page_numbers
 from qwen_batch.clean.rows import document_entries
 from qwen_batch.clean.tables import join_tables
 from qwen_batch.clean.unicode import normalise_pages
-from qwen_batch.job import CleanSection
-from qwen_batch.records import CleanDocument, CleanPage, Document, Page, Removal
+from qwen_batch.records import CleanDocument, CleanPage, CleanSteps, Document, Page, Removal
 
 Step = Callable[[Sequence[Page]], tuple[tuple[Page, ...], tuple[Removal, ...]]]
 MIN_LETTERS_KEPT = 0.1  # of the text; a step that would leave less mistakes the text itself for running heads
@@ -21,7 +20,7 @@ NEEDS_OCR = "needs_ocr"
 OCR = "ocr"  # some of the text was recognised, not read
 
 
-def clean_document(document: Document, settings: CleanSection) -> CleanDocument:
+def clean_document(document: Document, settings: CleanSteps) -> CleanDocument:
     """Text with whole paragraphs, without running heads and page numbers. Conversations pass as they are.
 
     `text[page_starts[i]:page_starts[i + 1]]` is the text of page i and what separates it from the next.
@@ -59,7 +58,7 @@ def _flags(pages: Sequence[Page]) -> tuple[str, ...]:
     return tuple(flag for flag, is_found in found if is_found)
 
 
-def _steps(settings: CleanSection) -> tuple[Step, ...]:
+def _steps(settings: CleanSteps) -> tuple[Step, ...]:
     """The steps that the job wants, in their order: what follows compares normal forms."""
     wanted: tuple[tuple[bool, Step], ...] = (
         (settings.unicode, normalise_pages),

@@ -7,7 +7,7 @@ from clean_helpers import body, document, page
 
 from qwen_batch.clean import clean_document
 from qwen_batch.clean.hyphens import Vocabulary, join_texts
-from qwen_batch.job import CleanSection
+from qwen_batch.records import CleanSteps
 
 
 @pytest.mark.parametrize(
@@ -31,5 +31,5 @@ def test_hyphens_at_line_ends(before: str, after: str, joined: str) -> None:
 def test_a_list_goes_on_over_a_page_break() -> None:
     first = page(1, *body(["The Contractor shall do all of this:", "(a) watch the cameras;"]))
     second = page(2, *body(["(b) patrol the grounds."]))
-    text = clean_document(document(first, second), CleanSection()).text
+    text = clean_document(document(first, second), CleanSteps()).text
     assert text.endswith("(a) watch the cameras;\n(b) patrol the grounds.")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from clean_helpers import document, line, page
 
 from qwen_batch.clean import clean_document
-from qwen_batch.job import CleanSection
-from qwen_batch.records import CleanDocument, Line
+from qwen_batch.records import CleanDocument, CleanSteps, Line
 
 
 def numbers(values: range, x0: float = 74.0, leading: float = 24.0) -> list[Line]:
@@ -14,7 +13,7 @@ def numbers(values: range, x0: float = 74.0, leading: float = 24.0) -> list[Line
 
 
 def clean(*lines: Line) -> CleanDocument:
-    return clean_document(document(page(1, *lines)), CleanSection())
+    return clean_document(document(page(1, *lines)), CleanSteps())
 
 
 def test_numbers_down_the_margin_are_taken_out() -> None:

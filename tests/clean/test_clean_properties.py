@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qwen_batch.clean import clean_document
-from qwen_batch.job import CleanSection
-from qwen_batch.records import CleanDocument, Document, Line, Page
+from qwen_batch.records import CleanDocument, CleanSteps, Document, Line, Page
 
 WORDS = (
     "the Buyer pays 30 days net distribu- tion co- worker pay- day self- employed (a) 1.1 1. 第一条 甲方应 付款。 合同 "
@@ -51,7 +50,7 @@ def test_no_letter_is_lost_that_is_not_reported_and_none_invented(
     pages: list[list[tuple[str, float, bool]]], head: str
 ) -> None:
     raw = printed(pages, head)
-    assert letters(kept_and_removed(clean_document(raw, CleanSection()))) == letters(everything(raw))
+    assert letters(kept_and_removed(clean_document(raw, CleanSteps()))) == letters(everything(raw))
 
 
 @given(PAGES)
@@ -62,13 +61,13 @@ def test_no_word_is_invented(pages: list[list[tuple[str, float, bool]]]) -> None
     parts = set(text.split())
     joined = {before + after for before in parts for after in parts}
     joined |= {before.removesuffix("-") + after for before in parts for after in parts}
-    chinese = {word for word in clean_document(raw, CleanSection()).text.split() if not word.isascii()}
-    assert set(clean_document(raw, CleanSection()).text.split()) - chinese <= parts | joined
+    chinese = {word for word in clean_document(raw, CleanSteps()).text.split() if not word.isascii()}
+    assert set(clean_document(raw, CleanSteps()).text.split()) - chinese <= parts | joined
 
 
 @given(PAGES)
 def test_the_pages_hold_the_words_of_the_text(pages: list[list[tuple[str, float, bool]]]) -> None:
-    clean = clean_document(printed(pages), CleanSection())
+    clean = clean_document(printed(pages), CleanSteps())
     assert letters("".join(each.text for each in clean.pages)) == letters(clean.text)
 
 
@@ -80,14 +79,14 @@ def paragraphs(text: str) -> list[str]:
 @example([[("the Buyer pays", 72.0, True), ("30 days net.", 72.0, False)]])
 def test_cleaning_twice_is_cleaning_once(pages: list[list[tuple[str, float, bool]]]) -> None:
     """Clean text is whole paragraphs: said to be that, it comes out as it went in, and nothing more is removed."""
-    once = clean_document(printed(pages), CleanSection())
+    once = clean_document(printed(pages), CleanSteps())
     whole = Page(1, tuple(Line(part) for part in paragraphs(once.text)), paragraphs=True)
-    twice = clean_document(document(whole), CleanSection())
+    twice = clean_document(document(whole), CleanSteps())
     assert paragraphs(twice.text) == paragraphs(once.text)
     assert twice.removed == ()
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=300))
 def test_any_characters_at_all_are_cleaned_to_a_fixed_point(text: str) -> None:
-    once = clean_document(text_document(text), CleanSection()).text
-    assert clean_document(text_document(once), CleanSection()).text == once
+    once = clean_document(text_document(text), CleanSteps()).text
+    assert clean_document(text_document(once), CleanSteps()).text == once

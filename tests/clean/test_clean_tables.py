@@ -5,8 +5,7 @@ from __future__ import annotations
 from clean_helpers import LEADING, TOP, document, line, page
 
 from qwen_batch.clean import clean_document
-from qwen_batch.job import CleanSection
-from qwen_batch.records import Line, Page, Table
+from qwen_batch.records import CleanSteps, Line, Page, Table
 
 HEAD = ("item", "price")
 
@@ -23,7 +22,7 @@ def test_a_table_over_three_pages_is_one() -> None:
         table_page(2, [HEAD, ("desk", "300")]),
         table_page(3, [("lamp", "20")], line("Total 440", TOP + 60)),
     ]
-    clean = clean_document(document(*pages), CleanSection())
+    clean = clean_document(document(*pages), CleanSteps())
     assert clean.text == "| item | price |\n| --- | --- |\n| chair | 120 |\n| desk | 300 |\n| lamp | 20 |\n\nTotal 440"
     assert [len(each.tables) for each in clean.pages] == [1, 0, 0]
     assert [(removal.page_number, removal.text, removal.reason) for removal in clean.removed] == [
@@ -35,6 +34,6 @@ def test_tables_with_text_between_or_other_columns_stay_apart() -> None:
     first = table_page(1, [HEAD, ("chair", "120")], line("And further:", TOP + 60))
     second = table_page(2, [HEAD, ("desk", "300")])
     wide = table_page(3, [HEAD, ("lamp", "20")], x1=560.0)
-    clean = clean_document(document(first, second, wide), CleanSection())
+    clean = clean_document(document(first, second, wide), CleanSteps())
     assert [len(each.tables) for each in clean.pages] == [1, 1, 1]
     assert clean.text.count("| item | price |") == 3

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qwen_batch.errors import UsageError
-from qwen_batch.read import FileItem, iter_inputs
+from qwen_batch.read.inputs import FileItem, iter_inputs
 from qwen_batch.records import Document, Failure
 
 

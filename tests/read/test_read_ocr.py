@@ -13,10 +13,9 @@ from reportlab.pdfgen.canvas import Canvas
 
 from qwen_batch.clean import clean_document
 from qwen_batch.errors import DocumentError
-from qwen_batch.job import CleanSection
 from qwen_batch.read import ocr
 from qwen_batch.read.pdf import read_pdf
-from qwen_batch.records import Document, Line
+from qwen_batch.records import CleanSteps, Document, Line
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_data"
 
@@ -63,7 +62,7 @@ def test_recognised_pages_are_marked_with_their_confidence(
     content = read_pdf(scan(tmp_path, nda, text="Typed."), ocr_seconds=60)
     assert [page.ocr_confidence for page in content.pages] == [None, 0.9]
     assert content.warnings == ("pages read by OCR, with a confidence of 0.90: 2",)
-    clean = clean_document(Document("d", "d", "0" * 64, content.pages), CleanSection())
+    clean = clean_document(Document("d", "d", "0" * 64, content.pages), CleanSteps())
     assert (clean.text, clean.flags) == ("Typed.\n\nA scan.", ("ocr",))
 
 
