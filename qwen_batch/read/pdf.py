@@ -26,6 +26,8 @@ from qwen_batch.read.pdf_tables import Marks, fill_grid, find_grids, read_marks
 from qwen_batch.records import Page, Table
 
 SCAN_SHARE = 0.3  # of the page; a textless page that an image covers this far is a scan
+IMAGE_SHARE = 0.02  # of the page; a smaller image is an ornament
+DRAWN_OBJECTS = 50  # letters drawn as shapes are many; a blank page may have a frame
 HEAD_BYTES = 4096
 FINER = 1.5  # times the filled cells of ruled tables: an unruled one in their place is right
 PAGE_LIST = 12  # page numbers that a warning names
@@ -73,6 +75,7 @@ class _ReadPage:
     num_marks: int = 0  # drawn objects besides text
     broken: bool = False
     garbled: bool = False  # its text layer says nothing
+    may_be_read: bool = False  # by OCR: no text, but an image, or so much drawn that it may be letters
 
 
 def _check_kind(path: Path) -> None:
@@ -111,7 +114,7 @@ def _read_page(document: Any, page_number: int, tables: bool, recogniser: Recogn
         textpage = page.get_textpage()
         try:
             read = _read_open_page(page, textpage, page_number, tables)
-            return read if read.page.lines or not read.num_marks else _recognised(read, page, recogniser)
+            return _recognised(read, page, recogniser) if read.may_be_read else read
         finally:
             textpage.close()
     except pypdfium2.PdfiumError:
@@ -141,10 +144,15 @@ def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) ->
         lines = tuple(with_fields(lines, read_fields(page.formenv, page, placement)))
     if is_garbled("".join(line.text for line in lines)):
         return _ReadPage(
-            Page(page_number, (), (), width, height, needs_ocr=True), max(1, marks.num_objects), garbled=True
+            Page(page_number, (), (), width, height, needs_ocr=True),
+            max(1, marks.num_objects),
+            garbled=True,
+            may_be_read=True,
         )
     is_scan = not lines and marks.image_area >= SCAN_SHARE * width * height
-    return _ReadPage(Page(page_number, lines, found, width, height, is_scan), marks.num_objects)
+    may_be_read = not lines and (marks.image_area >= IMAGE_SHARE * width * height or marks.num_objects >= DRAWN_OBJECTS)
+    page_read = Page(page_number, lines, found, width, height, is_scan)
+    return _ReadPage(page_read, marks.num_objects, may_be_read=may_be_read)
 
 
 def _recognised(read: _ReadPage, page: Any, recogniser: Recogniser) -> _ReadPage:

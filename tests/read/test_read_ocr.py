@@ -104,3 +104,14 @@ def test_real_recognition(tmp_path: Path, name: str, wanted: float) -> None:
     assert (words[0] & words[1]).total() >= wanted * words[0].total()
     assert seen.ocr_confidence is not None
     assert seen.ocr_confidence > 0.9
+
+
+def test_a_page_with_a_frame_alone_is_blank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading the models for a page that shows no letters would cost more than all the others."""
+    monkeypatch.setattr(ocr, "recognise", lambda page: pytest.fail("a blank page was given to OCR"))
+    canvas = Canvas(str(tmp_path / "framed.pdf"))
+    canvas.drawString(72, 700, "Text.")
+    canvas.showPage()
+    canvas.rect(50, 50, 400, 700)
+    canvas.save()
+    assert [page.needs_ocr for page in read_pdf(tmp_path / "framed.pdf", ocr_seconds=60).pages] == [False, False]
