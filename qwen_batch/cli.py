@@ -154,6 +154,8 @@ def _load_job(path: Path, overrides: list[str] | None, output: str | None) -> Jo
 def extract(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Documents to read.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each file.")] = False,
+    as_diff: Annotated[bool, typer.Option("--diff", help="What cleaning changed, word by word.")] = False,
+    as_html: Annotated[bool, typer.Option("--html", help="Text beside pictures of the pages, for a browser.")] = False,
     password: Annotated[str | None, typer.Option(metavar="P", help="Opens encrypted PDFs.")] = None,
     password_file: Annotated[Path | None, typer.Option(metavar="F", help="A file with one password a line.")] = None,
 ) -> None:
@@ -162,6 +164,8 @@ def extract(
     from qwen_batch.ingest import extract_report, format_report
     from qwen_batch.job import CleanSection, InputSection
 
+    if as_json + as_diff + as_html > 1:
+        raise UsageError("--json, --diff and --html are three ways to show a file: choose one")
     settings = InputSection(
         passwords=(password,) if password is not None else (),
         password_file=str(password_file) if password_file is not None else None,
@@ -169,7 +173,12 @@ def extract(
     exit_code = 0
     for file in files:
         report = extract_report(file, extract_file(file, settings, CleanSection()))
-        typer.echo(json.dumps(report, ensure_ascii=False) if as_json else format_report(report))
+        if as_json or report["status"] != "ok" or not (as_diff or as_html):
+            typer.echo(json.dumps(report, ensure_ascii=False) if as_json else format_report(report))
+        else:
+            from qwen_batch import views
+
+            typer.echo((views.format_diff if as_diff else views.format_html)(file, settings, report), nl=False)
         exit_code = exit_code if report["status"] == "ok" else 3
     raise typer.Exit(exit_code)
 

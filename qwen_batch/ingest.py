@@ -10,32 +10,21 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from qwen_batch.clean import clean_document
-from qwen_batch.errors import DocumentError, UsageError
+from qwen_batch.errors import UsageError
 from qwen_batch.job import CleanSection, InputSection
 from qwen_batch.read.frames import Trouble
 from qwen_batch.read.items import FileItem, hash_file
-from qwen_batch.read.kinds import kind_of
 from qwen_batch.read.pool import ProcessPool
-from qwen_batch.records import CleanDocument, Document, Failure, Page
+from qwen_batch.readers import CHANGED, Task
+from qwen_batch.records import CleanDocument, Document, Failure
 
-CHANGED = "changed"
+OCR_SHARE = 0.6  # of the time for a document; what is left must do for one more page and the cleaning
 LARGE_CHARS = 1_000_000  # a record with more text is cleaned in a child, under the limits
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What a reading process needs for one document."""
-
-    item: FileItem | Document
-    passwords: tuple[str, ...]
-    max_pages: int
-    clean: CleanSection
 
 
 class Ingest:
@@ -44,7 +33,8 @@ class Ingest:
     def __init__(self, input: InputSection, clean: CleanSection) -> None:
         self._input = input
         self._clean = clean
-        self._passwords = (*input.passwords, *_read_passwords(input.password_file))
+        self._passwords = passwords_of(input)
+        self._ocr_seconds = OCR_SHARE * input.timeout_seconds if input.ocr == "auto" else 0.0
         self._workers = input.workers or max(1, (os.cpu_count() or 2) - 1)
 
     def iter_clean(self, items: Iterable[FileItem | Document | Failure]) -> Iterator[CleanDocument | Failure]:
@@ -54,7 +44,7 @@ class Ingest:
         iterator ends the children.
         """
         with ProcessPool[Task, CleanDocument](
-            "qwen_batch.ingest:read_and_clean", self._workers, self._input.timeout_seconds, self._input.memory_limit
+            "qwen_batch.readers:read_and_clean", self._workers, self._input.timeout_seconds, self._input.memory_limit
         ) as pool:
             for item in items:
                 if isinstance(item, Failure):
@@ -62,19 +52,27 @@ class Ingest:
                 elif isinstance(item, Document) and _num_chars(item) < LARGE_CHARS:
                     yield self._clean_here(item)
                 else:
-                    pool.submit(Task(item, self._passwords, self._input.max_pages, self._clean))
+                    pool.submit(self._task(item))
                 yield from _results(pool.wait(0))
                 while not pool.has_room:
                     yield from _results(pool.wait())
             while pool.num_running:
                 yield from _results(pool.wait())
 
+    def _task(self, item: FileItem | Document) -> Task:
+        return Task(item, self._passwords, self._input.max_pages, self._clean.steps, self._ocr_seconds)
+
     def _clean_here(self, document: Document) -> CleanDocument | Failure:
         try:
-            return clean_document(document, self._clean)
+            return clean_document(document, self._clean.steps)
         except Exception as error:  # a defect of ours must cost one row, not the night
             trouble = Trouble("cleaning_error", f"cleaning gave up: {type(error).__name__}: {error}")
             return _failure(document, trouble)
+
+
+def passwords_of(input: InputSection) -> tuple[str, ...]:
+    """All passwords that the job gives. Raises UsageError where their file cannot be read."""
+    return (*input.passwords, *_read_passwords(input.password_file))
 
 
 def _read_passwords(file: str | None) -> tuple[str, ...]:
@@ -121,56 +119,6 @@ def _hash_or_none(path: Path) -> str | None:
         return hash_file(path)
     except OSError:
         return None
-
-
-def read_and_clean(task: Task) -> CleanDocument:
-    """What a reading process does with one document. Raises DocumentError."""
-    document = task.item if isinstance(task.item, Document) else _read_file(task.item, task)
-    return clean_document(document, task.clean)
-
-
-def _read_file(item: FileItem, task: Task) -> Document:
-    try:
-        before = _state(item.path)
-        digest = hash_file(item.path)
-        try:
-            pages, warnings = _read_pages(item.path, task)
-        except DocumentError:
-            _refuse_if_changed(item.path, before)  # half a file is damaged; the whole one need not be
-            raise
-        _refuse_if_changed(item.path, before)
-    except OSError as error:
-        raise DocumentError("unreadable", f"cannot be read: {error.strerror or error}") from None
-    return Document(item.doc_id, item.source, digest, pages, (), item.sampling, item.metadata, item.priority, warnings)
-
-
-def _state(path: Path) -> tuple[int, int, int]:
-    """What changes when a file does."""
-    status = path.stat()
-    return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _refuse_if_changed(path: Path, before: tuple[int, int, int]) -> None:
-    if _state(path) != before:
-        raise DocumentError(CHANGED, "changed while it was read; the next run reads it again")
-
-
-def _read_pages(path: Path, task: Task) -> tuple[tuple[Page, ...], tuple[str, ...]]:
-    """The parsers are loaded here and not above: only reading processes need them, and only those of their files."""
-    kind = kind_of(path)
-    if kind == "pdf":
-        from qwen_batch.read.pdf import read_pdf
-
-        pdf = read_pdf(path, task.passwords, task.max_pages, task.clean.tables)
-        return pdf.pages, pdf.warnings
-    if kind in ("text", "empty"):
-        from qwen_batch.read.text import read_text
-
-        text = read_text(path)
-        return text.pages, text.warnings
-    if kind == "jsonl":
-        raise DocumentError("unsupported", "JSON lines hold many documents: name the file as an input of `run`")
-    raise DocumentError("unsupported", "files of this kind are not read: convert it to PDF or text")
 
 
 def extract(path: Path, input: InputSection, clean: CleanSection) -> CleanDocument | Failure:

@@ -30,7 +30,7 @@ from pydantic import (
 )
 
 from qwen_batch.errors import JobError, UsageError
-from qwen_batch.records import SamplingParams
+from qwen_batch.records import CleanSteps, SamplingParams
 
 SIZE_PATTERN = r"(\d[\d_,]*(?:\.\d+)?)\s*([kKmMgGtT]?)(i?)[bB]?"
 _STEPS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -94,12 +94,15 @@ class InputSection(Section):
     """Files, folders (searched through) or globs; `-` is JSONL on standard input. The command line may name others."""
     timeout_seconds: float = Field(default=60.0, gt=0)
     """A document that takes longer to read and clean fails."""
-    memory_limit: Bytes = 2 * 1024**3
-    """Address space of a reading process; a document that needs more fails."""
+    memory_limit: Bytes = 1024**3
+    """Address space of a reading process; a document that needs more fails. OCR has 1 GiB more for its models."""
     max_pages: int = Field(default=20_000, ge=1)
     """A document with more pages fails."""
     workers: int | None = Field(default=None, ge=1)
     """Reading processes. Default: one less than the cores, at least one."""
+    ocr: Annotated[Literal["auto", "off"], BeforeValidator(_parse_switch)] = "auto"
+    """auto: pages that are images are read by the extra `ocr`, where it is installed, for as long as timeout_seconds
+    allows; else a document of such pages fails, and one with some is flagged `needs_ocr`."""
     passwords: Strings = ()
     """Tried in turn on encrypted PDFs."""
     password_file: str | None = None
@@ -116,11 +119,16 @@ class CleanSection(Section):
     headers_footers: bool = True
     """Take out lines that repeat at the same place over the pages."""
     page_numbers: bool = True
-    """Take out page numbers that count up with the pages."""
+    """Take out page numbers that count up with the pages, and line numbers that count down the margin."""
     join_lines: bool = True
     """Rebuild paragraphs from printed lines: hyphens, and Chinese without a space."""
     tables: bool = True
-    """Find ruled tables and write them as Markdown."""
+    """Find tables and write them as Markdown; one that goes on over a page break is one."""
+
+    @property
+    def steps(self) -> CleanSteps:
+        """The same, as reading processes get it."""
+        return CleanSteps(**self.model_dump())
 
 
 DEFAULT_MAP_PROMPT = """\
@@ -326,6 +334,7 @@ class Job(Section):
         content = {name: getattr(self, name).model_dump(mode="json") for name in sections}
         content["max_model_len"] = self.engine.max_model_len
         content["max_pages"] = self.input.max_pages
+        content["ocr"] = self.input.ocr
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

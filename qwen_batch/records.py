@@ -22,6 +22,8 @@ class Line:
     text: str
     bbox: BBox | None = None  # None: the source has no geometry (text files, records)
     font_size: float | None = None  # points
+    table: int | None = None  # index into the page's tables: that table stands here, and `text` is empty
+    aside: str | None = None  # the format itself says that this is no running text: header, footer, hidden ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Page:
     width: float | None = None  # points
     height: float | None = None  # points
     needs_ocr: bool = False  # the page shows something (an image) but has no text
+    ocr_confidence: float | None = None  # 0 to 1, mean over characters; None: the text is the document's own
+    paragraphs: bool = False  # each line is a whole paragraph or list item, as office formats keep them
 
     @property
     def text(self) -> str:
@@ -69,6 +73,18 @@ class Document:
     metadata: Mapping[str, object] = field(default_factory=dict)  # the record's own, passed through
     priority: int = 0  # larger goes first
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CleanSteps:
+    """Which cleaning steps run; the job's section `clean` says what each does. Reading processes get this form, which
+    needs no pydantic."""
+
+    unicode: bool = True
+    headers_footers: bool = True
+    page_numbers: bool = True
+    join_lines: bool = True
+    tables: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,14 @@ PACKAGE = Path(__file__).resolve().parents[1] / "qwen_batch"
 SHARED = {"records", "errors", "job"}
 ROOMS = {"read", "clean", "plan", "engine", "model", "answer", "write", "operate", "bench", "kernels"}
 MAY_IMPORT = {  # besides itself and SHARED
-    "cli": {"pipeline", "ingest", "job", "read", "clean", "plan", "write", "operate", "model", "bench"},
+    "cli": {"pipeline", "ingest", "views", "job", "read", "clean", "plan", "write", "operate", "model", "bench"},
     "pipeline": {"feed", "calls", "unattended", *ROOMS} - {"bench", "kernels"},
     "feed": {"ingest", "read", "plan", "answer"},
     "calls": {"plan", "write"},
     "unattended": {"feed", "answer", "operate", "write"},
-    "ingest": {"read", "clean"},
+    "ingest": {"read", "clean", "readers"},
+    "readers": {"read", "clean"},
+    "views": {"ingest", "read"},
     "engine": {"model"},
     "model": {"kernels"},
     "bench": {"engine", "model", "kernels"},
@@ -82,3 +84,12 @@ def test_light_commands_import_nothing_heavy(arguments: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_reading_processes_load_only_what_they_need() -> None:
+    script = (
+        "import sys, qwen_batch.readers, qwen_batch.read.pdf\n"
+        "sys.exit(str({'pydantic', 'yaml', 'typer', 'torch', 'spacy', 'lxml', 'pdfplumber'} & set(sys.modules) or ''))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""

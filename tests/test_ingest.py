@@ -16,11 +16,13 @@ from reportlab.lib.pagesizes import A4
 from reportlab.pdfgen.canvas import Canvas
 
 from qwen_batch import ingest as ingest_module
+from qwen_batch import readers
 from qwen_batch.errors import DocumentError, UsageError
 from qwen_batch.ingest import Ingest, extract, extract_report, format_report
 from qwen_batch.job import CleanSection, InputSection
-from qwen_batch.read import FileItem, hash_file, iter_inputs
 from qwen_batch.read.frames import Trouble
+from qwen_batch.read.inputs import iter_inputs
+from qwen_batch.read.items import FileItem, hash_file
 from qwen_batch.records import CleanDocument, Document, Failure, Line, Message, Page
 
 
@@ -65,7 +67,7 @@ def test_a_folder_of_troublesome_files(tmp_path: Path) -> None:
         "locked.pdf": "encrypted",
         "blank.pdf": "empty",
         "note.txt": "ok",
-        "office.docx": "unsupported",
+        "office.docx": "damaged",
         "r1": "ok",
         "rows.jsonl:2": "bad_record",
     }
@@ -207,7 +209,7 @@ def test_hostile_and_damaged_files_end_well() -> None:
     chosen = [name for name in names if name.startswith(folders) and name not in slow]
     files = sorted({name for name in chosen if not name.endswith((".jsonl", ".docx", ".html"))})
     items = [FileItem(name, corpus() / name, name) for name in files]
-    worker = Ingest(InputSection(workers=1, timeout_seconds=30, memory_limit=2**29), CleanSection())
+    worker = Ingest(InputSection(workers=1, timeout_seconds=30, memory_limit=2**29, ocr="off"), CleanSection())
     results = {result.doc_id: result for result in worker.iter_clean(items)}
     assert sorted(results) == files
     wanted = {
@@ -233,7 +235,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_taken_for_the_new_one(
     path = tmp_path / "growing.txt"
     path.write_text("The first half")
     task = ingest_module.Task(FileItem("growing.txt", path, "growing.txt"), (), 10, CleanSection())
-    read = ingest_module._read_pages
+    read = readers._read_pages
 
     def read_and_grow(path: Path, task: ingest_module.Task) -> Any:
         pages = read(path, task)
@@ -241,9 +243,9 @@ def test_a_file_that_changes_while_it_is_read_is_not_taken_for_the_new_one(
             file.write(" and the second")
         return pages
 
-    monkeypatch.setattr(ingest_module, "_read_pages", read_and_grow)
+    monkeypatch.setattr(readers, "_read_pages", read_and_grow)
     with pytest.raises(DocumentError, match="changed while it was read; the next run reads it again") as raised:
-        ingest_module.read_and_clean(task)
+        readers.read_and_clean(task)
     failure = ingest_module._failure(task.item, Trouble(raised.value.error_type, str(raised.value)))
     assert (failure.error_type, failure.content_sha256) == ("changed", None)
 

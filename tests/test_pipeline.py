@@ -168,7 +168,7 @@ def test_a_changed_question_computes_everything_again(
 
 def test_trouble_costs_the_troublesome_alone(job: Path, run_cli: RunCli) -> None:
     shutil.copytree(SAMPLES / "troublesome", job.parent / "inbox", dirs_exist_ok=True)
-    assert run_cli("run", job) == 3
+    assert run_cli("run", job, "-o", "input.ocr=off") == 3
     found = rows(job)
     errors = {name: row["error_type"] for name, row in found.items() if row["status"] == "failed"}
     assert errors == {

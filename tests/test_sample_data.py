@@ -15,6 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qwen_batch.read.items import FileItem
+from qwen_batch.readers import Task, read_and_clean
+from qwen_batch.records import CleanSteps
+
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "sample_data"
 CONTRACTS = sorted(path.stem for path in (DATA / "contracts").glob("*.pdf"))
@@ -220,3 +224,10 @@ def test_a_missing_font_names_the_package() -> None:
     result = subprocess.run(generator, check=False, capture_output=True, text=True, timeout=60)
     assert result.returncode == 2
     assert result.stderr.startswith("no Chinese font at no-such-font.ttf: install it with `apt-get install fonts-droid")
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_reading_and_cleaning_give_the_truth_to_the_character(name: str) -> None:
+    path = DATA / "contracts" / f"{name}.pdf"
+    task = Task(FileItem(name, path, str(path)), (), 1000, CleanSteps())
+    assert read_and_clean(task).text == "\n\n".join(truth_blocks(name))

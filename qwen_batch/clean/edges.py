@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from qwen_batch.clean.removals import without_lines
 from qwen_batch.records import BBox, Line, Page, Removal
 
 Edge = Literal["top", "bottom", "side"]
@@ -48,18 +48,7 @@ def remove_lines(
 ) -> tuple[tuple[Page, ...], tuple[Removal, ...]]:
     """Take lines out; each comes with its reason."""
     reasons = {(line.page_index, line.line_index): reason for line, reason in found}
-    done: list[Page] = []
-    removals: list[Removal] = []
-    for index, page in enumerate(pages):
-        kept: list[Line] = []
-        for number, line in enumerate(page.lines):
-            reason = reasons.get((index, number))
-            if reason is None:
-                kept.append(line)
-            else:
-                removals.append(Removal(page.page_number, line.text, reason))
-        done.append(page if len(kept) == len(page.lines) else dataclasses.replace(page, lines=tuple(kept)))
-    return tuple(done), tuple(removals)
+    return without_lines(pages, lambda page_index, number: reasons.get((page_index, number)))
 
 
 def inside(box: BBox, outer: BBox, tolerance: float) -> bool:

@@ -10,6 +10,7 @@ A heading of the body repeats neither its place nor its neighbour's words.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,9 +35,10 @@ _WORD = re.compile(r"[^\W\d_]{2,}|[\u3400-\u9fff]")
 
 
 def remove_headers(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Removal, ...]]:
-    """Take running headers and footers out of a document of at least three pages."""
+    """Take out what the format itself sets aside, and running headers and footers of at least three pages."""
+    pages, set_aside = _without_asides(pages)
     if len(pages) < MIN_PAGES:
-        return tuple(pages), ()
+        return tuple(pages), set_aside
     lines = [line for line in edge_lines(pages) if mask(line.text).strip(" #-–—.|/()[]")]
     found = list(_repeated(lines, len(pages)))
     found += _numbered(lines, min(MIN_PAGES, len(pages)))
@@ -45,7 +47,16 @@ def remove_headers(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Remov
     rest = [line for line in lines if (line.page_index, line.line_index) not in taken]
     found += _slotted(rest, len(pages))
     found.sort(key=lambda line: -line.offset)  # on a page of few lines one counts for both edges: the nearer one wins
-    return remove_lines(pages, [(line, _reason(line)) for line in found])
+    kept, removed = remove_lines(pages, [(line, _reason(line)) for line in found])
+    return kept, (*set_aside, *removed)
+
+
+def _without_asides(pages: Sequence[Page]) -> tuple[Sequence[Page], tuple[Removal, ...]]:
+    if not any(line.aside for page in pages for line in page.lines):
+        return pages, ()
+    removed = [Removal(page.page_number, line.text, line.aside) for page in pages for line in page.lines if line.aside]
+    kept = [dataclasses.replace(page, lines=tuple(line for line in page.lines if not line.aside)) for page in pages]
+    return kept, tuple(removed)
 
 
 def _reason(line: EdgeLine) -> str:

@@ -16,6 +16,15 @@ HYPHENS = "-\u2010\u2011"
 CONJUNCTIONS = frozenset(("and", "or", "und", "oder", "bzw", "sowie", "bis", "et", "ou", "to"))
 # First parts that keep their hyphen, and first parts of words that are written as one; of English.
 COMPOUNDING = frozenset(("self", "non", "cross", "quasi"))
+# "co-" begins as many undivided words ("co-gent"); before these nouns of contracts it is a part of its own.
+_PARTNERS = (
+    "worker author owner founder tenant borrower defendant plaintiff director signatory insurer insured trustee "
+    "debtor obligor licensee licensor applicant inventor creator chair"
+)
+PARTNERS = frozenset(_PARTNERS.split())
+_NUMBERS = "one two three four five six seven eight nine twenty thirty forty fifty sixty seventy eighty"
+NUMBERS = frozenset(_NUMBERS.split())
+NOT_AFTER_NUMBERS = frozenset(("self", "teen", "teenth", "fold", "some", "een", "ness"))
 _CLOSING = (
     "with in into an any under over out up down there some every what when where how who not can may for fore back "
     "after through your him her them inter here other like along mean further never none"
@@ -43,6 +52,11 @@ class Vocabulary:
 
     def count(self, word: str) -> int:
         return self._counts[word.casefold()]
+
+    def knows(self, word: str) -> bool:
+        """Whether the word, or its other number (`day` and `days`), stands somewhere."""
+        folded = word.casefold()
+        return any(self._counts[form] for form in (folded, f"{folded}s", folded.removesuffix("s")))
 
 
 def join_texts(before: str, after: str, vocabulary: Vocabulary) -> str:
@@ -88,7 +102,9 @@ def _is_compound(left: str, tail: str, right: str, vocabulary: Vocabulary) -> bo
         return True
     if "-" in left and vocabulary.count(tail) and vocabulary.count(right):
         return True
-    if tail.casefold() in COMPOUNDING:
+    if tail.casefold() in COMPOUNDING or (tail.casefold() == "co" and right.removesuffix("s") in PARTNERS):
         return True
-    known = min(vocabulary.count(tail), vocabulary.count(right)) > 0 and min(len(tail), len(right)) > 2
+    if tail.casefold() in NUMBERS and right not in NOT_AFTER_NUMBERS:
+        return True
+    known = vocabulary.knows(tail) and vocabulary.knows(right) and min(len(tail), len(right)) > 2
     return known and tail.casefold() not in CLOSING

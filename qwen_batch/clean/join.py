@@ -30,6 +30,7 @@ LINE = "\n"
 GAP = 1.3  # of the usual leading: more is a gap between paragraphs
 FAR_INDENT = 4.0  # ems: no first line of a paragraph stands so far in
 CJK_ROOM = 2.2  # ems that a full Chinese line may lack: punctuation may not begin a line
+LISTED = ("letter", "roman", "circled")  # kinds of numbering whose items stand close together
 FULL_SLACK = 0.35  # ems that a full line may lack
 
 
@@ -129,12 +130,12 @@ def _break_before(paragraph: Sequence[Row], row: Row) -> str | None:
     """What separates a line from the open paragraph; None: it goes on."""
     last = paragraph[-1]
     if not (last.flows and row.flows):
-        return LINE if last.page_number == row.page_number else PARAGRAPH
+        return LINE if last.page_number == row.page_number and not row.apart else PARAGRAPH
     if not same_size(last, row):
         return PARAGRAPH
     distance = row.bottom - last.bottom
     if row.page_number != last.page_number or distance < -0.5 * row.size:
-        return None if _goes_on(paragraph, row) else PARAGRAPH
+        return None if _goes_on(paragraph, row) else LINE if _same_list(paragraph[0], row) else PARAGRAPH
     if distance < 0.4 * row.size:
         return _within_row(last, row)
     if distance > GAP * row.leading + 0.5:
@@ -142,6 +143,13 @@ def _break_before(paragraph: Sequence[Row], row: Row) -> str | None:
     if ends_divided(last.text) and starts_lower(row.text) and abs(row.x0 - last.x0) < FAR_INDENT * row.size:
         return None
     return _break_at_marks(paragraph, row) or _break_at_edges(paragraph, row)
+
+
+def _same_list(first: Row, row: Row) -> bool:
+    """Whether a list goes on over a page break. Numbered clauses are paragraphs of their own."""
+    kind = clause_kind(row.text)
+    level = abs(row.x0 - first.x0) < INDENT * row.size and same_size(first, row)
+    return level and (kind == clause_kind(first.text) in LISTED or (bullet(row.text) and bullet(first.text)))
 
 
 def _within_row(last: Row, row: Row) -> str | None:

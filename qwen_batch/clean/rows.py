@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from qwen_batch.clean.edges import in_table
-from qwen_batch.clean.markers import display_width, is_rtl
+from qwen_batch.clean.markers import bullet, clause_kind, display_width, is_rtl
 from qwen_batch.records import Line, Page, Table
 
 TEXT_SIZE = 2.0  # columns in an em, for lines without geometry
@@ -46,6 +46,7 @@ class Row:
     leading: float = 0.0  # usual distance of lines of this size
     indented: bool = False  # further in than the line after it, as the first line of a paragraph is
     flows: bool = True  # False: vertical or without place; stays alone
+    apart: bool = False  # a whole paragraph, with space before it
 
     @property
     def room(self) -> float:
@@ -73,7 +74,9 @@ def document_entries(pages: Sequence[Page]) -> list[list[Entry]]:
 
 
 def _iter_entries(page: Page) -> Iterator[Entry]:
-    if any(line.bbox is not None for line in page.lines) or page.tables:
+    if page.paragraphs:
+        yield from _iter_whole(page)
+    elif any(line.bbox is not None for line in page.lines) or page.tables:
         yield from _iter_merged(_iter_printed(page))
     else:
         yield from _iter_typed(page)
@@ -83,6 +86,20 @@ def _measured(page: Page, entries: Sequence[Entry], everywhere: Ends) -> list[En
     rows = [entry for entry in entries if isinstance(entry, Row)]
     measured = iter(_measure(rows, everywhere, printed=page.width is not None))
     return [next(measured) if isinstance(entry, Row) else entry for entry in entries]
+
+
+def _iter_whole(page: Page) -> Iterator[Entry]:
+    """Paragraphs and tables as the format keeps them; items of a list stand together."""
+    was_item = False
+    for line in page.lines:
+        text = line.text.strip()
+        if line.table is not None:
+            yield Placed(page.tables[line.table], page.page_number)
+        elif text:
+            is_item = bullet(text) or clause_kind(text) is not None
+            apart = not (is_item and was_item)
+            yield Row(text, page.page_number, 0.0, 0.0, 0.0, 1.0, flows=False, apart=apart)
+            was_item = is_item
 
 
 def _iter_printed(page: Page) -> Iterator[Entry]:
@@ -155,7 +172,7 @@ def _iter_typed(page: Page) -> Iterator[Row]:
 
 
 def _measure(rows: Sequence[Row], everywhere: Ends, printed: bool) -> list[Row]:
-    leadings = _leadings(rows)
+    leadings = _leadings(rows) if printed else {}  # where lines are typed, a blank one always ends a paragraph
     rows = [dataclasses.replace(row, leading=leadings.get(round(row.size * 2), 1.2 * row.size)) for row in rows]
     rights = _printed_rights(rows, everywhere) if printed else _typed_rights(rows)
     indented = [_is_indented(row, after) for row, after in itertools.pairwise(rows)]

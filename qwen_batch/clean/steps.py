@@ -7,18 +7,20 @@ from collections.abc import Callable, Sequence
 from qwen_batch.clean.cells import join_cells
 from qwen_batch.clean.headers import remove_headers
 from qwen_batch.clean.join import Piece, join_entries, keep_entries
+from qwen_batch.clean.line_numbers import remove_line_numbers
 from qwen_batch.clean.page_numbers import remove_page_numbers
 from qwen_batch.clean.rows import document_entries
+from qwen_batch.clean.tables import join_tables
 from qwen_batch.clean.unicode import normalise_pages
-from qwen_batch.job import CleanSection
-from qwen_batch.records import CleanDocument, CleanPage, Document, Page, Removal
+from qwen_batch.records import CleanDocument, CleanPage, CleanSteps, Document, Page, Removal
 
 Step = Callable[[Sequence[Page]], tuple[tuple[Page, ...], tuple[Removal, ...]]]
 MIN_LETTERS_KEPT = 0.1  # of the text; a step that would leave less mistakes the text itself for running heads
 NEEDS_OCR = "needs_ocr"
+OCR = "ocr"  # some of the text was recognised, not read
 
 
-def clean_document(document: Document, settings: CleanSection) -> CleanDocument:
+def clean_document(document: Document, settings: CleanSteps) -> CleanDocument:
     """Text with whole paragraphs, without running heads and page numbers. Conversations pass as they are.
 
     `text[page_starts[i]:page_starts[i + 1]]` is the text of page i and what separates it from the next.
@@ -47,17 +49,24 @@ def clean_document(document: Document, settings: CleanSection) -> CleanDocument:
         priority=document.priority,
         removed=tuple(removed),
         warnings=tuple(warnings),
-        flags=(NEEDS_OCR,) if any(page.needs_ocr for page in pages) else (),
+        flags=_flags(pages),
     )
 
 
-def _steps(settings: CleanSection) -> tuple[Step, ...]:
+def _flags(pages: Sequence[Page]) -> tuple[str, ...]:
+    found = ((NEEDS_OCR, any(page.needs_ocr for page in pages)), (OCR, any(page.ocr_confidence for page in pages)))
+    return tuple(flag for flag, is_found in found if is_found)
+
+
+def _steps(settings: CleanSteps) -> tuple[Step, ...]:
     """The steps that the job wants, in their order: what follows compares normal forms."""
     wanted: tuple[tuple[bool, Step], ...] = (
         (settings.unicode, normalise_pages),
+        (settings.page_numbers, remove_line_numbers),
         (settings.headers_footers, remove_headers),
         (settings.page_numbers, remove_page_numbers),
         (settings.join_lines, join_cells),
+        (settings.tables, join_tables),
     )
     return tuple(step for is_wanted, step in wanted if is_wanted)
 

@@ -182,7 +182,7 @@ def _iter_file(path: Path, doc_id: str, ids: _Ids) -> Iterator[Item]:
 
 
 def _suffix(path: Path) -> str:
-    return path.suffix.lower() if path.suffix and path.suffix.isascii() else "neither PDF nor text by content"
+    return path.suffix.lower() if path.suffix and path.suffix.isascii() else "no kind that we know, by content"
 
 
 def _hash(text: str) -> int:

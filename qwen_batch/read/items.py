@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qwen_batch.records import Document, Failure, Message
+from qwen_batch.records import Document, Failure, Message, Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,14 @@ class FileItem:
     metadata: Mapping[str, object] = field(default_factory=dict)
     priority: int = 0  # larger goes first
     sampling: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a file holds."""
+
+    pages: tuple[Page, ...]
+    warnings: tuple[str, ...] = ()
 
 
 Item = FileItem | Document | Failure

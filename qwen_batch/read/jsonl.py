@@ -221,5 +221,7 @@ def _file(doc_id: str, place: Place, name: str, metadata: Mapping[str, object], 
     if kind == "missing":
         raise DocumentError("not_found", f"no such file: {printable(name)} (relative to the JSONL file)")
     if kind is None or kind == "jsonl":
-        raise DocumentError("unsupported", f"{printable(name)} is of a kind that is not read here: PDF or text is")
+        raise DocumentError(
+            "unsupported", f"{printable(name)} is of a kind that is not read here: convert it to PDF or text"
+        )
     return FileItem(doc_id, path, place.source, metadata, priority)

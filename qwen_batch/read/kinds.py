@@ -5,18 +5,50 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["pdf", "text", "jsonl", "html", "zip", "ole", "image", "binary", "empty"]
+Kind = Literal[
+    "pdf",
+    "text",
+    "jsonl",
+    "html",
+    "csv",
+    "email",
+    "rtf",
+    "docx",
+    "pptx",
+    "xlsx",
+    "odt",
+    "msg",
+    "legacy",
+    "zip",
+    "ole",
+    "image",
+    "binary",
+    "empty",
+]
 
 HEAD_BYTES = 4096
-SUFFIXES: dict[str, Kind] = {".pdf": "pdf", ".txt": "text", ".md": "text", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-_UNSUPPORTED = (
-    "docx doc odt rtf pptx ppt xlsx xls html htm xhtml xml epub eml msg zip gz 7z tar png jpg jpeg gif tif tiff bmp "
-    "webp mp3 mp4 parquet json csv tsv"
-)
+_SUFFIXES: dict[Kind, str] = {
+    "pdf": "pdf",
+    "text": "txt md",
+    "jsonl": "jsonl ndjson",
+    "html": "html htm xhtml",
+    "csv": "csv tsv",
+    "email": "eml",
+    "rtf": "rtf",
+    "docx": "docx docm",
+    "pptx": "pptx",
+    "xlsx": "xlsx xlsm",
+    "odt": "odt",
+    "msg": "msg",
+    "legacy": "doc ppt xls odp ods",  # LibreOffice makes newer ones of them
+}
+SUFFIXES: dict[str, Kind] = {f".{name}": kind for kind, names in _SUFFIXES.items() for name in names.split()}
+_UNSUPPORTED = "xml epub zip gz 7z tar png jpg jpeg gif tif tiff bmp webp mp3 mp4 parquet json"
 UNSUPPORTED_SUFFIXES = frozenset(f".{name}" for name in _UNSUPPORTED.split())
 _MAGIC: tuple[tuple[bytes, Kind], ...] = (
     (b"PK\x03\x04", "zip"),
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "ole"),
+    (b"{\\rtf", "rtf"),
     (b"\x89PNG", "image"),
     (b"\xff\xd8\xff", "image"),
     (b"GIF8", "image"),
@@ -28,6 +60,15 @@ _NAMES: dict[str, str] = {
     "text": "plain text",
     "jsonl": "JSON lines",
     "html": "HTML",
+    "csv": "a table in text",
+    "email": "an e-mail",
+    "rtf": "rich text",
+    "docx": "a Word document",
+    "pptx": "a presentation",
+    "xlsx": "a spreadsheet",
+    "odt": "an OpenDocument text",
+    "msg": "an Outlook message",
+    "legacy": "an old office document",
     "zip": "a zip archive or an office document",
     "ole": "an old office document",
     "image": "an image",
@@ -53,7 +94,7 @@ def kind_of(path: Path) -> Kind | None:
         return None
     with path.open("rb") as file:
         kind = sniff(file.read(HEAD_BYTES))
-    return kind if kind in ("pdf", "text", "empty") else None
+    return kind if kind in ("pdf", "text", "html", "rtf", "empty") else None
 
 
 def sniff(head: bytes) -> Kind:

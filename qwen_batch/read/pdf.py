@@ -6,6 +6,7 @@ pdfium may abort on a hostile file, is not thread-safe and cannot be interrupted
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,19 @@ import pypdfium2.raw as pdfium
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.kinds import kind_name, sniff
+from qwen_batch.read.ocr import Recogniser, is_garbled
+from qwen_batch.read.order import in_reading_order
 from qwen_batch.read.pdf_chars import Char, iter_line_chars, make_line, placement_of, read_chars
+from qwen_batch.read.pdf_columns import find_columns
+from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_tables import Marks, fill_grid, find_grids, read_marks
-from qwen_batch.records import Line, Page, Table
+from qwen_batch.records import Page, Table
 
 SCAN_SHARE = 0.3  # of the page; a textless page that an image covers this far is a scan
+IMAGE_SHARE = 0.02  # of the page; a smaller image is an ornament
+DRAWN_OBJECTS = 50  # letters drawn as shapes are many; a blank page may have a frame
 HEAD_BYTES = 4096
+FINER = 1.5  # times the filled cells of ruled tables: an unruled one in their place is right
 PAGE_LIST = 12  # page numbers that a warning names
 
 
@@ -33,20 +41,31 @@ class PdfContent:
     warnings: tuple[str, ...] = ()
 
 
-def read_pdf(path: Path, passwords: Sequence[str] = (), max_pages: int = 20_000, tables: bool = True) -> PdfContent:
+def read_pdf(
+    path: Path,
+    passwords: Sequence[str] = (),
+    max_pages: int = 20_000,
+    tables: bool = True,
+    ocr_seconds: float = 0.0,
+) -> PdfContent:
     """Read a PDF. `passwords` are tried in turn where it is encrypted.
+
+    Pages that are images are read with the extra `ocr`, where it is installed, until `ocr_seconds` are over.
 
     Raises DocumentError: empty, wrong_type, damaged, encrypted, too_many_pages, needs_ocr.
     """
     _check_kind(path)
-    with contextlib.closing(_open(path, passwords)) as document:
+    with contextlib.closing(open_pdf(path, passwords)) as document:
+        if document.get_formtype() != pdfium.FORMTYPE_NONE:
+            document.init_forms()
         num_pages = len(document)
         if num_pages > max_pages:
             message = (
                 f"{num_pages} pages are more than input.max_pages allows ({max_pages}); raise it or split the file"
             )
             raise DocumentError("too_many_pages", message)
-        read = [_read_page(document, number, tables) for number in range(1, num_pages + 1)]
+        recogniser = Recogniser(ocr_seconds)
+        read = [_read_page(document, number, tables, recogniser) for number in range(1, num_pages + 1)]
     return _judge(read)
 
 
@@ -55,6 +74,8 @@ class _ReadPage:
     page: Page
     num_marks: int = 0  # drawn objects besides text
     broken: bool = False
+    garbled: bool = False  # its text layer says nothing
+    may_be_read: bool = False  # by OCR: no text, but an image, or so much drawn that it may be letters
 
 
 def _check_kind(path: Path) -> None:
@@ -68,7 +89,8 @@ def _check_kind(path: Path) -> None:
         raise DocumentError("wrong_type", message)
 
 
-def _open(path: Path, passwords: Sequence[str]) -> Any:
+def open_pdf(path: Path, passwords: Sequence[str]) -> Any:
+    """pdfium's document. Raises DocumentError: encrypted, damaged."""
     for password in (None, *passwords):
         try:
             return pypdfium2.PdfDocument(path, password=password)
@@ -83,7 +105,7 @@ def _open(path: Path, passwords: Sequence[str]) -> Any:
     raise DocumentError("encrypted", f"the PDF is encrypted and {tried}: {advice}")
 
 
-def _read_page(document: Any, page_number: int, tables: bool) -> _ReadPage:
+def _read_page(document: Any, page_number: int, tables: bool, recogniser: Recogniser) -> _ReadPage:
     try:
         page = document[page_number - 1]
     except pypdfium2.PdfiumError:
@@ -91,7 +113,8 @@ def _read_page(document: Any, page_number: int, tables: bool) -> _ReadPage:
     try:
         textpage = page.get_textpage()
         try:
-            return _read_open_page(page, textpage, page_number, tables)
+            read = _read_open_page(page, textpage, page_number, tables)
+            return _recognised(read, page, recogniser) if read.may_be_read else read
         finally:
             textpage.close()
     except pypdfium2.PdfiumError:
@@ -106,7 +129,7 @@ def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) ->
     chars = read_chars(textpage, placement)
     has_text = any(not char.text.isspace() for char in chars)
     marks = read_marks(page, placement, tables and has_text) if tables or not has_text else Marks((), 0, 0.0)
-    found = _read_tables(marks, chars) if has_text else ()
+    found = _read_tables(marks, chars) if has_text and tables else ()
 
     def region(char: Char) -> int:
         x, y = char.center
@@ -116,14 +139,53 @@ def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) ->
         return -1
 
     made = (make_line(line, textpage, placement) for line in iter_line_chars(chars, region))
-    lines: tuple[Line, ...] = tuple(line for line in made if line is not None)
+    lines = in_reading_order([line for line in made if line is not None])
+    if page.formenv:
+        lines = tuple(with_fields(lines, read_fields(page.formenv, page, placement)))
+    if is_garbled("".join(line.text for line in lines)):
+        return _ReadPage(
+            Page(page_number, (), (), width, height, needs_ocr=True),
+            max(1, marks.num_objects),
+            garbled=True,
+            may_be_read=True,
+        )
     is_scan = not lines and marks.image_area >= SCAN_SHARE * width * height
-    return _ReadPage(Page(page_number, lines, found, width, height, is_scan), marks.num_objects)
+    may_be_read = not lines and (marks.image_area >= IMAGE_SHARE * width * height or marks.num_objects >= DRAWN_OBJECTS)
+    page_read = Page(page_number, lines, found, width, height, is_scan)
+    return _ReadPage(page_read, marks.num_objects, may_be_read=may_be_read)
+
+
+def _recognised(read: _ReadPage, page: Any, recogniser: Recogniser) -> _ReadPage:
+    """The page with the text that its image shows, where that can be read."""
+    found = recogniser.read(page)
+    if found is None or not found[0]:
+        return read
+    seen = dataclasses.replace(read.page, lines=found[0], needs_ocr=False, ocr_confidence=found[1])
+    return dataclasses.replace(read, page=seen)
 
 
 def _read_tables(marks: Marks, chars: Sequence[Char]) -> tuple[Table, ...]:
+    """Ruled tables, and unruled ones beside them; where rules only frame or stripe them, the columns count."""
     made = (fill_grid(grid, chars) for grid in find_grids(marks.edges))
-    return tuple(table for table in made if table is not None)
+    ruled = [table for table in made if table is not None]
+    unruled: list[Table] = []
+    for table in find_columns(list(iter_line_chars(chars, lambda char: -1))):
+        over = [other for other in ruled if _overlap(table, other)]
+        if _num_filled(table) >= FINER * sum(map(_num_filled, over)):
+            ruled = [other for other in ruled if other not in over]
+            unruled.append(table)
+    return (*ruled, *unruled)
+
+
+def _num_filled(table: Table) -> int:
+    return sum(bool(cell) for row in table.rows for cell in row)
+
+
+def _overlap(table: Table, other: Table) -> bool:
+    if table.bbox is None or other.bbox is None:
+        return False
+    a, b = table.bbox, other.bbox
+    return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])
 
 
 def _judge(read: Sequence[_ReadPage]) -> PdfContent:
@@ -134,12 +196,17 @@ def _judge(read: Sequence[_ReadPage]) -> PdfContent:
         if broken and len(broken) == len(read):
             raise DocumentError("damaged", "none of its pages can be read: fetch the file again, or save it anew")
         if any(each.num_marks for each in read):
-            message = f"image-only: {_pages(len(read))} and no text; recognise the text (OCR) first, then run it again"
-            raise DocumentError("needs_ocr", message)
+            what = "its text layer is garbled" if any(each.garbled for each in read) else "image-only"
+            advice = "install the extra `ocr` and leave input.ocr at auto, or recognise the text first"
+            raise DocumentError("needs_ocr", f"{what}: {_pages(len(read))} and no text that can be read; {advice}")
         raise DocumentError("empty", f"{_pages(len(read))}, all blank: nothing is written or drawn on them")
     warnings = []
     if scans:
         warnings.append(f"pages without text, shown as images (need OCR): {_listed(scans)}")
+    if seen := [each.page for each in read if each.page.ocr_confidence is not None]:
+        mean = sum(page.ocr_confidence or 0.0 for page in seen) / len(seen)
+        numbers = _listed([page.page_number for page in seen])
+        warnings.append(f"pages read by OCR, with a confidence of {mean:.2f}: {numbers}")
     if broken:
         warnings.append(f"pages that could not be read: {_listed(broken)}")
     return PdfContent(tuple(each.page for each in read), tuple(warnings))

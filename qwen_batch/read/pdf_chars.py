@@ -77,6 +77,7 @@ def read_chars(textpage: Any, placement: Placement) -> list[Char]:
     """All characters in pdfium's order, line ends and the spaces that it sets between words included."""
     left, right, bottom, top = (ctypes.c_double() for _ in range(4))
     unicode_of, box_of = pdfium.FPDFText_GetUnicode, pdfium.FPDFText_GetCharBox
+    a, b, c, d, e, f = placement.a, placement.b, placement.c, placement.d, placement.e, placement.f
     chars: list[Char] = []
     for index in range(pdfium.FPDFText_CountChars(textpage)):
         code = unicode_of(textpage, index)
@@ -84,7 +85,13 @@ def read_chars(textpage: Any, placement: Placement) -> list[Char]:
         if text in NOT_CHARACTERS:
             continue
         box_of(textpage, index, left, right, bottom, top)
-        chars.append(Char(text, *placement.box(left.value, bottom.value, right.value, top.value), index))
+        lx, ly, rx, ry = left.value, bottom.value, right.value, top.value  # placement.box, in line: half of the time
+        ax, bx, ay, by = a * lx + b * ly + c, a * rx + b * ry + c, d * lx + e * ly + f, d * rx + e * ry + f
+        if ax > bx:
+            ax, bx = bx, ax
+        if ay > by:
+            ay, by = by, ay
+        chars.append(Char(text, ax, ay, bx, by, index))
     return chars
 
 

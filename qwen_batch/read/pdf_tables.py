@@ -52,6 +52,9 @@ class Grid:
     def cell_of(self, char: Char) -> int:
         """Index of the cell that holds the character, or of the nearest."""
         x, y = char.center
+        for index, (x0, top, x1, bottom) in enumerate(self.cells):
+            if top <= y <= bottom and x0 <= x <= x1:
+                return index
         return min(range(len(self.cells)), key=lambda i: _distance(self.cells[i], x, y))
 
 

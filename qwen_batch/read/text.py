@@ -36,6 +36,14 @@ class TextContent:
 
 def read_text(path: Path) -> TextContent:
     """Read a text file as one page. Raises DocumentError: empty, too_large, wrong_type."""
+    text, warnings = decode(read_bytes(path))
+    if not text.strip():
+        raise DocumentError("empty", "the file holds only white space")
+    return TextContent((Page(1, split_lines(text)),), warnings)
+
+
+def read_bytes(path: Path) -> bytes:
+    """All of a file that is text. Raises DocumentError: empty, too_large."""
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -44,10 +52,7 @@ def read_text(path: Path) -> TextContent:
         )
     if not data.strip(b"\0 \t\r\n"):
         raise DocumentError("empty", "the file is empty: check the copy, or the program that wrote it")
-    text, warnings = decode(data)
-    if not text.strip():
-        raise DocumentError("empty", "the file holds only white space")
-    return TextContent((Page(1, split_lines(text)),), warnings)
+    return data
 
 
 def split_lines(text: str) -> tuple[Line, ...]:

@@ -23,6 +23,7 @@ from qwen_batch.errors import DocumentError
 from qwen_batch.read.frames import HEADER, Trouble, frame
 
 MAX_STDERR_BYTES = 1 << 20
+EXTRA_BYTES = 1 << 30  # of address space, beyond the limit, that OCR may take
 MAX_MESSAGE_CHARS = 500
 
 
@@ -82,7 +83,10 @@ def _limit(memory_bytes: int) -> None:
     ):
         with contextlib.suppress(OSError, ValueError):  # a stricter limit is already in force, or macOS
             hard = resource.getrlimit(kind)[1]
-            resource.setrlimit(kind, (value, value if hard == resource.RLIM_INFINITY else min(value, hard)))
+            lowered = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            # What may be raised again: for models of OCR (read/ocr.py), and a converter's output (read/legacy.py).
+            highest = {resource.RLIMIT_AS: lowered + EXTRA_BYTES, resource.RLIMIT_FSIZE: hard}.get(kind, lowered)
+            resource.setrlimit(kind, (lowered, highest if hard == resource.RLIM_INFINITY else min(highest, hard)))
 
 
 if __name__ == "__main__":

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from qwen_batch.clean import clean_document
 from qwen_batch.clean.hyphens import Vocabulary, join_texts
 from qwen_batch.clean.join import to_markdown
-from qwen_batch.job import CleanSection
-from qwen_batch.records import Document, Line, Message, Page, Table
+from qwen_batch.records import CleanSteps, Document, Line, Message, Page, Table
 
 RIGHT = 400.0
 
 
 def cleaned(*pages: Page, **settings: bool) -> str:
-    return clean_document(document(*pages), CleanSection(**settings)).text
+    return clean_document(document(*pages), CleanSteps(**settings)).text
 
 
 def test_full_lines_are_joined() -> None:
@@ -116,7 +115,7 @@ def test_a_list_item_with_a_wide_gap_goes_on() -> None:
 
 def test_a_step_that_would_leave_no_text_is_left_out() -> None:
     made = document(*(page(number, line("All that there is", TOP)) for number in range(1, 6)))
-    done = clean_document(made, CleanSection())
+    done = clean_document(made, CleanSteps())
     assert done.text.count("All that there is") == 5
     assert done.warnings == ("remove_headers was left out: hardly any text would have remained",)
 
@@ -134,7 +133,7 @@ def test_a_paragraph_goes_over_a_page_break() -> None:
         line("goes on over here.", TOP),
         *body(["A new one fills its line, too", "and ends."], TOP + 12, x1=RIGHT),
     )
-    done = clean_document(document(page(1, *first), page(2, *second)), CleanSection())
+    done = clean_document(document(page(1, *first), page(2, *second)), CleanSteps())
     assert done.text.split("\n")[0] == "A paragraph that begins on this page and goes on over here."
     assert done.pages[1].text.startswith("goes on over here.")
     assert done.text[done.page_starts[1] :] == done.pages[1].text
@@ -199,7 +198,7 @@ def test_a_table_without_lines_is_not_lost() -> None:
 
 def test_lines_within_cells_are_joined() -> None:
     table = grid(("joint audit with ade-\nnosine test", "合同\n金额"), ("one\ntwo", ""))
-    done = clean_document(document(page(1, line("Text", 300), tables=[table])), CleanSection())
+    done = clean_document(document(page(1, line("Text", 300), tables=[table])), CleanSteps())
     assert done.pages[0].tables[0].rows == (("joint audit with adenosine test", "合同金额"), ("one two", ""))
 
 
@@ -219,7 +218,7 @@ def test_a_hand_wrapped_text_file_is_joined() -> None:
         "of the village like to say.\n\n"
         "The second paragraph is short."
     )
-    assert clean_document(text_document(text), CleanSection()).text == (
+    assert clean_document(text_document(text), CleanSteps()).text == (
         "The quick brown fox jumps over the lazy dog and then it runs far away into the forest, where nobody has "
         "ever seen it again, or so the people of the village like to say.\n\nThe second paragraph is short."
     )
@@ -229,21 +228,21 @@ def test_a_hand_wrapped_text_file_is_joined() -> None:
     "text", ["Name: Ada\nCity: London\nAge: 36", "word " * 60 + "\n" + "next " * 70, "# Title\n\n- a\n- b\n\n| x | y |"]
 )
 def test_other_text_files_keep_their_lines(text: str) -> None:
-    done = clean_document(text_document(text), CleanSection()).text
+    done = clean_document(text_document(text), CleanSteps()).text
     assert done.replace("\n\n", "\n").split("\n") == [part.strip() for part in text.split("\n") if part.strip()]
 
 
 def test_conversations_pass_untouched() -> None:
     messages = (Message("user", "ﬁ\u200b  as it is\n"),)
     made = Document("m", "s:1", "0" * 64, messages=messages, sampling={"seed": 1}, metadata={"k": 2}, priority=5)
-    done = clean_document(made, CleanSection())
+    done = clean_document(made, CleanSteps())
     assert (done.messages, done.text, done.pages, done.page_starts) == (messages, "", (), ())
     assert (done.sampling, done.metadata, done.priority) == ({"seed": 1}, {"k": 2}, 5)
 
 
 def test_pages_without_text_keep_their_place() -> None:
     done = clean_document(
-        document(page(1), page(2, line("Text.", TOP)), page(3), page(4, line("More.", TOP))), CleanSection()
+        document(page(1), page(2, line("Text.", TOP)), page(3), page(4, line("More.", TOP))), CleanSteps()
     )
     assert [entry.text for entry in done.pages] == ["", "Text.", "", "More."]
     assert done.page_starts == (0, 0, 7, 7)
@@ -251,7 +250,7 @@ def test_pages_without_text_keep_their_place() -> None:
 
 def test_scanned_pages_are_flagged() -> None:
     scan = Page(1, (), needs_ocr=True)
-    assert clean_document(document(scan, page(2, line("x", TOP))), CleanSection()).flags == ("needs_ocr",)
+    assert clean_document(document(scan, page(2, line("x", TOP))), CleanSteps()).flags == ("needs_ocr",)
 
 
 words = st.text(alphabet="abc甲乙-. 1(", min_size=1, max_size=12).filter(str.strip)
@@ -269,7 +268,7 @@ pages_of_lines = st.lists(st.lists(boxed | st.builds(Line, words), max_size=12),
 @given(pages_of_lines, st.booleans())
 def test_page_starts_cut_the_text_into_its_pages(lines: list[list[Line]], join_lines: bool) -> None:
     pages = [Page(number, tuple(inner), (), 612.0, 792.0) for number, inner in enumerate(lines, 1)]
-    done = clean_document(document(*pages), CleanSection(join_lines=join_lines))
+    done = clean_document(document(*pages), CleanSteps(join_lines=join_lines))
     ends = [*done.page_starts[1:], len(done.text)][: len(pages)]
     for clean_page, start, end in zip(done.pages, done.page_starts, ends, strict=True):
         part = done.text[start:end]
@@ -282,7 +281,7 @@ def test_page_starts_cut_the_text_into_its_pages(lines: list[list[Line]], join_l
 @given(pages_of_lines)
 def test_no_letter_is_lost_or_made_up(lines: list[list[Line]]) -> None:
     pages = [Page(number, tuple(inner), (), 612.0, 792.0) for number, inner in enumerate(lines, 1)]
-    done = clean_document(document(*pages), CleanSection())
+    done = clean_document(document(*pages), CleanSteps())
 
     def letters(texts: list[str]) -> list[str]:
         return sorted(char for text in texts for char in text if char.isalnum())

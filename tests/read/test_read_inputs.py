@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qwen_batch.errors import UsageError
-from qwen_batch.read import FileItem, iter_inputs
+from qwen_batch.read.inputs import FileItem, iter_inputs
 from qwen_batch.records import Document, Failure
 
 
@@ -110,11 +110,11 @@ def test_an_empty_folder_is_a_warning(tmp_path: Path, name: str, caplog: pytest.
 
 
 def test_kinds_that_are_not_read_are_failures(tmp_path: Path) -> None:
-    (tmp_path / "a.docx").write_bytes(b"PK\x03\x04")
+    (tmp_path / "a.epub").write_bytes(b"PK\x03\x04")
     (tmp_path / "b").write_bytes(b"\x89PNG\r\n")
     made = list(iter_inputs([str(tmp_path)]))
     assert [(item.doc_id, getattr(item, "error_type", None)) for item in made] == [
-        ("in/a.docx", "unsupported"),
+        ("in/a.epub", "unsupported"),
         ("in/b", "unsupported"),
     ]
 

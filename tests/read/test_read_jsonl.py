@@ -60,10 +60,10 @@ def test_path_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "error_type"), [("none.txt", "not_found"), ("a.docx", "unsupported"), ("a.jsonl", "unsupported")]
+    ("name", "error_type"), [("none.txt", "not_found"), ("a.epub", "unsupported"), ("a.jsonl", "unsupported")]
 )
 def test_path_record_that_names_nothing_readable(tmp_path: Path, name: str, error_type: str) -> None:
-    (tmp_path / "a.docx").write_bytes(b"PK")
+    (tmp_path / "a.epub").write_bytes(b"PK")
     (tmp_path / "a.jsonl").write_bytes(b"{}")
     item = one({"id": "f", "path": name}, tmp_path)
     assert isinstance(item, Failure)

@@ -134,7 +134,10 @@ def test_an_image_only_file_needs_ocr(tmp_path: Path) -> None:
     canvas.save()
     error = error_of(tmp_path / "scan.pdf")
     assert error.error_type == "needs_ocr"
-    assert str(error) == ("image-only: one page and no text; recognise the text (OCR) first, then run it again")
+    assert str(error) == (
+        "image-only: one page and no text that can be read; install the extra `ocr` and leave input.ocr at auto, "
+        "or recognise the text first"
+    )
 
 
 def test_one_scanned_page_among_others(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_kinds_by_content(head: bytes, kind: str) -> None:
 
 
 def test_kinds_by_name(tmp_path: Path) -> None:
-    assert [kind_of(tmp_path / name) for name in ("a.PDF", "a.md", "a.ndjson", "a.docx")] == [
+    assert [kind_of(tmp_path / name) for name in ("a.PDF", "a.md", "a.ndjson", "a.epub")] == [
         "pdf",
         "text",
         "jsonl",

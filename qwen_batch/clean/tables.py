@@ -1,0 +1,64 @@
+"""A table that goes on over a page break is one table, on the page where it begins."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from qwen_batch.clean.edges import in_table
+from qwen_batch.records import Page, Removal, Table
+
+REASON = "repeated_table_head"
+SIDE_SHARE = 0.05  # of the page's width: how far the sides of both parts may differ
+
+
+def join_tables(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Removal, ...]]:
+    """Append a table that opens a page to the one that ends the page before. A head that is repeated is taken out.
+
+    Only where nothing else stands between the two, and both have the same columns at the same place.
+    """
+    done: list[Page] = []
+    removed: list[Removal] = []
+    owner = -1  # index of the page whose last table may still grow
+    for page in pages:
+        first = _edge_table(page, 0)
+        upper = _edge_table(done[owner], -1) if owner >= 0 else None
+        if first is None or upper is None or not _go_together(upper, first, page):
+            done.append(page)
+        else:
+            rows = first.rows
+            if upper.rows[0] == rows[0]:
+                removed.append(Removal(page.page_number, " | ".join(rows[0]), REASON))
+                rows = rows[1:]
+            done[owner] = _replaced(done[owner], upper, dataclasses.replace(upper, rows=upper.rows + rows))
+            done.append(_without(page, first))
+            if not any(line.text.strip() for line in done[-1].lines):
+                continue  # the whole page was a part of the table: it may go on
+        owner = len(done) - 1
+    return tuple(done), tuple(removed)
+
+
+def _edge_table(page: Page, end: int) -> Table | None:
+    """The table that the first (0) or the last (-1) line of a page belongs to."""
+    lines = [line for line in page.lines if line.text.strip()]
+    if not lines or not page.tables:
+        return None
+    inside = (table for table in page.tables if in_table(lines[end], dataclasses.replace(page, tables=(table,))))
+    return next(inside, None)
+
+
+def _go_together(upper: Table, lower: Table, page: Page) -> bool:
+    if upper.bbox is None or lower.bbox is None or len(upper.rows[0]) != len(lower.rows[0]):
+        return False
+    allowed = SIDE_SHARE * (page.width or 600.0)
+    return all(abs(upper.bbox[side] - lower.bbox[side]) <= allowed for side in (0, 2))
+
+
+def _replaced(page: Page, old: Table, new: Table) -> Page:
+    return dataclasses.replace(page, tables=tuple(new if table is old else table for table in page.tables))
+
+
+def _without(page: Page, table: Table) -> Page:
+    alone = dataclasses.replace(page, tables=(table,))
+    lines = tuple(line for line in page.lines if not in_table(line, alone))
+    return dataclasses.replace(page, lines=lines, tables=tuple(other for other in page.tables if other is not table))

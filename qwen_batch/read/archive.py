@@ -1,0 +1,76 @@
+"""Office files are zip archives of XML: what is wrong with one is found here, before a parser opens it.
+
+A small archive may unpack to terabytes, name files outside of itself, or hold entities that expand without end. The
+formats need none of that (ECMA-376 part 2 forbids document type definitions), so such a file is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from qwen_batch.errors import DocumentError
+from qwen_batch.read.kinds import kind_name, sniff
+
+MAX_MEMBERS = 20_000
+MAX_XML_BYTES = 200_000_000  # of all XML parts; parsers need about ten times as much memory
+MAX_RATIO = 200  # unpacked to packed, of a part that is large; honest XML reaches about 50
+LARGE_BYTES = 10_000_000
+HEAD_BYTES = 4096
+XML_SUFFIXES = (".xml", ".rels")
+_DTD = re.compile(rb"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
+
+
+def check_archive(path: Path) -> frozenset[str]:
+    """The names of an office file's parts. Raises DocumentError: empty, damaged, encrypted, wrong_type, unsafe."""
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    if not head:
+        raise DocumentError("empty", "the file is empty: check the copy, or the program that wrote it")
+    kind = sniff(head)
+    if kind == "ole":  # Office encrypts a document by putting it into a container of the old kind
+        raise DocumentError("encrypted", "an encrypted or an old office document: save it without a password as .docx")
+    if kind != "zip":
+        raise DocumentError("wrong_type", f"named as an office file, but the content is {kind_name(kind)}: rename it")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _check_parts(archive.infolist())
+            for name in _iter_xml(archive):
+                _check_xml(archive, name)
+            return frozenset(archive.namelist())
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, OSError) as error:
+        message = f"the archive is damaged ({error}): fetch the file again, or open and save it anew"
+        raise DocumentError("damaged", message) from None
+
+
+def _check_parts(parts: list[zipfile.ZipInfo]) -> None:
+    if len(parts) > MAX_MEMBERS:
+        _refuse(f"it has {len(parts)} parts")
+    for part in parts:
+        if part.filename.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", part.filename):
+            _refuse("a part's name leads out of the archive")
+        if part.flag_bits & 1:
+            raise DocumentError("encrypted", "the archive is encrypted: save the document without a password")
+        if part.file_size > LARGE_BYTES and part.file_size > MAX_RATIO * max(part.compress_size, 1):
+            _refuse(f"a part of {part.compress_size} bytes unpacks to {part.file_size}")
+    size = sum(part.file_size for part in parts if part.filename.endswith(XML_SUFFIXES))
+    if size > MAX_XML_BYTES:
+        _refuse(f"it unpacks to {size} bytes of XML")
+
+
+def _iter_xml(archive: zipfile.ZipFile) -> Iterator[str]:
+    return (name for name in archive.namelist() if name.endswith(XML_SUFFIXES))
+
+
+def _check_xml(archive: zipfile.ZipFile, name: str) -> None:
+    """A document type definition stands before the first element, so the head of a part tells."""
+    with archive.open(name) as part:
+        head = part.read(HEAD_BYTES)
+    if _DTD.search(head.replace(b"\0", b"")):
+        _refuse(f"{name} defines entities")
+
+
+def _refuse(why: str) -> None:
+    raise DocumentError("unsafe", f"not opened, because {why}: no office program writes that; ask for another copy")

@@ -1,0 +1,33 @@
+"""Which reader takes which kind of file that is neither PDF nor plain text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+from qwen_batch.errors import DocumentError
+from qwen_batch.read.html import read_html
+from qwen_batch.read.items import Content
+from qwen_batch.read.kinds import Kind, kind_name
+from qwen_batch.read.legacy import read_legacy
+from qwen_batch.read.office import OfficeKind, read_office
+from qwen_batch.read.simple import read_csv, read_email, read_odt, read_rtf
+
+_READERS = {
+    "html": read_html,
+    "csv": read_csv,
+    "email": read_email,
+    "rtf": read_rtf,
+    "odt": read_odt,
+    "legacy": read_legacy,
+}
+
+
+def read_other(path: Path, kind: Kind) -> Content:
+    """Read a file by its kind. Raises DocumentError."""
+    if reader := _READERS.get(kind):
+        return reader(path)
+    for office in get_args(OfficeKind):
+        if kind == office:
+            return read_office(path, office)
+    raise DocumentError("unsupported", f"{kind_name(kind)} is not read: convert it to PDF or text")

@@ -1,0 +1,58 @@
+"""Old office files (.doc, .ppt, .xls) and OpenDocument slides and sheets: LibreOffice, where it is installed, makes
+newer ones of them, which are then read."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from qwen_batch.errors import DocumentError
+from qwen_batch.read.items import Content
+from qwen_batch.read.office import OfficeKind, read_office
+
+TARGETS: dict[str, OfficeKind] = {".doc": "docx", ".ppt": "pptx", ".odp": "pptx", ".xls": "xlsx", ".ods": "xlsx"}
+PROGRAMS = ("soffice", "libreoffice")
+MAX_OUTPUT_BYTES = 1 << 30
+
+
+def read_legacy(path: Path) -> Content:
+    """Convert, then read. Raises DocumentError: unsupported where LibreOffice is not there, damaged, and others."""
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        message = f"{path.suffix} files need LibreOffice (soffice): install it, or save the file in a newer format"
+        raise DocumentError("unsupported", message)
+    kind = TARGETS[path.suffix.lower()]
+    with tempfile.TemporaryDirectory() as folder:
+        return read_office(_convert(program, path, kind, Path(folder)), kind)
+
+
+def _convert(program: str, path: Path, kind: OfficeKind, folder: Path) -> Path:
+    """A profile of its own, so that a LibreOffice that is open does not get in the way; macros never run."""
+    command = [program, "--headless", "--norestore", f"-env:UserInstallation={(folder / 'profile').as_uri()}"]
+    command += ["--convert-to", kind, "--outdir", str(folder), str(path.absolute())]
+    with _large_files():
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    made = folder / f"{path.stem}.{kind}"
+    if not made.is_file():
+        said = " ".join(done.stderr.decode("utf-8", "replace").split())[-200:]
+        raise DocumentError(
+            "damaged", f"LibreOffice cannot open it: check the file{'; it said: ' + said if said else ''}"
+        )
+    return made
+
+
+@contextlib.contextmanager
+def _large_files() -> Iterator[None]:
+    """Reading processes may not write large files; what they convert is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    wanted = MAX_OUTPUT_BYTES if hard == resource.RLIM_INFINITY else min(MAX_OUTPUT_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (wanted, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

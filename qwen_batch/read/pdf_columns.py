@@ -1,0 +1,223 @@
+"""Tables without rules: rows of short, mostly numeric cells that stand in columns.
+
+A block is a run of rows of which most have at least three pieces. Its columns are divided where no row of its body
+has ink (the rivers of white; cf. Nurminen's thesis of 2013, which tabula and pdfplumber follow). Numbers are asked
+for: prose in columns, tables of contents, code and address blocks also leave rivers, and must stay text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from qwen_batch.read.pdf_chars import DIVIDED, Char
+from qwen_batch.records import BBox, Table
+
+MIN_ROWS = 4  # of the body
+MIN_COLUMNS = 3
+MIN_DIGITS = MIN_ROWS * (MIN_COLUMNS - 1)  # of a page; without them it is not even looked at
+MIN_NUMERIC = 0.5  # of the cells of the body, the first column left out
+PIECE_GAP = 0.9  # ems between pieces of a row
+RIVER = 0.35  # ems
+MAX_LEADING = 2.6  # ems from row to row
+SAME_ROW = 0.35  # ems
+MAX_WORDS = 8.0  # of a cell, on average
+HEAD_ROWS = 6  # above the body
+CROSSED = 0.04  # of the body's rows: a river may be crossed by so many
+_NUMBER_SIGNS = frozenset("0123456789.,%()$€£¥+-–—−*†‡/ ")
+_NOTHING = frozenset(("–", "-", "—", "…", "...", "n/a", "na", "x", "(x)", "(z)", "nil"))
+
+
+class Word(NamedTuple):
+    """A word and its place."""
+
+    text: str
+    x0: float
+    top: float
+    x1: float
+    bottom: float
+
+
+Row = list[Word]
+
+
+def find_columns(lines: Sequence[Sequence[Char]]) -> list[Table]:
+    """The unruled tables of a page, from its lines of characters."""
+    if sum(char.text.isdigit() for line in lines for char in line) < MIN_DIGITS:
+        return []
+    rows = _rows([word for line in lines for word in _words(line)])
+    return [table for block in _blocks(rows) if (table := _as_table(block)) is not None]
+
+
+def _words(line: Sequence[Char]) -> Iterator[Word]:
+    word: list[Char] = []
+    for char in line:
+        apart = bool(word) and char.x0 - word[-1].x1 > 0.6 * max(_height(char), _height(word[-1]), 4.0)
+        if word and (char.text.isspace() or apart):
+            yield _word(word)
+            word = []
+        if not char.text.isspace():
+            word.append(char)
+    if word:
+        yield _word(word)
+
+
+def _height(char: Char) -> float:
+    return char.bottom - char.top
+
+
+def _word(chars: Sequence[Char]) -> Word:
+    text = "".join("-" if char.text == DIVIDED else char.text for char in chars)
+    tops, bottoms = [char.top for char in chars], [char.bottom for char in chars]
+    return Word(text, min(char.x0 for char in chars), min(tops), max(char.x1 for char in chars), max(bottoms))
+
+
+def _rows(words: Sequence[Word]) -> list[Row]:
+    """Words whose middles are level, from the top down, each row from the left."""
+    rows: list[Row] = []
+    for word in sorted(words, key=lambda item: item.top + item.bottom):
+        if rows and _middle(word) - _middle(rows[-1][-1]) < SAME_ROW * _size(rows[-1]):
+            rows[-1].append(word)
+        else:
+            rows.append([word])
+    return [sorted(row, key=lambda word: word.x0) for row in rows]
+
+
+def _middle(word: Word) -> float:
+    return (word.top + word.bottom) / 2
+
+
+def _size(row: Row) -> float:
+    """About an em: the tallest letters with what hangs below."""
+    return max(6.0, 1.3 * max(word.bottom - word.top for word in row))
+
+
+def _pieces(row: Row) -> list[Row]:
+    """Words that stand close together."""
+    pieces: list[Row] = [[row[0]]]
+    for before, word in pairwise(row):
+        if word.x0 - before.x1 > PIECE_GAP * _size(row):
+            pieces.append([])
+        pieces[-1].append(word)
+    return pieces
+
+
+def _is_numeric(text: str) -> bool:
+    plain = text.casefold()
+    return plain in _NOTHING or (any(char.isdigit() for char in plain) and _NUMBER_SIGNS.issuperset(plain))
+
+
+def _is_leader(word: Word) -> bool:
+    """Dots that lead from a label to its numbers; they belong to the label."""
+    return not word.text.strip(".…·_")
+
+
+def _is_body(row: Row) -> bool:
+    """A row of a table: at least two numbers, most of what stands to the right of its first piece."""
+    numbers = sum(_is_numeric(word.text) for word in row)
+    right = [word for piece in _pieces(row)[1:] for word in piece]
+    return numbers >= 2 and len(right) >= 2 and 2 * sum(_is_numeric(word.text) for word in right) >= len(right)
+
+
+def _blocks(rows: Sequence[Row]) -> Iterator[tuple[list[Row], list[Row]]]:
+    """(rows of heads, rows from the first to the last of the body) of each run of rows that are close together."""
+    body: list[int] = []
+    taken = 0
+    for index, row in enumerate(rows):
+        if not _is_body(row):
+            continue
+        if body and not _are_close(rows[body[-1] : index + 1]):
+            yield from _block(rows, body, taken)
+            taken, body = body[-1] + 1, []
+        body.append(index)
+    yield from _block(rows, body, taken)
+
+
+def _are_close(rows: Sequence[Row]) -> bool:
+    """Whether rows follow each other: three at most between two of the body, without a wide gap."""
+    steps = (_middle(after[0]) - _middle(before[0]) for before, after in pairwise(rows))
+    return len(rows) <= 5 and all(step < MAX_LEADING * _size(rows[0]) for step in steps)
+
+
+def _block(rows: Sequence[Row], body: Sequence[int], taken: int) -> Iterator[tuple[list[Row], list[Row]]]:
+    if len(body) < MIN_ROWS:
+        return
+    start = body[0]
+    while start > max(taken, body[0] - HEAD_ROWS) and _is_head(rows[start - 1], rows[start], rows[body[0]]):
+        start -= 1
+    yield list(rows[start : body[0]]), list(rows[body[0] : body[-1] + 1])
+
+
+def _is_head(row: Row, below: Row, first: Row) -> bool:
+    close = _middle(below[0]) - _middle(row[0]) < MAX_LEADING * _size(row)
+    inside = row[0].x0 >= first[0].x0 - 3 * _size(first) and row[-1].x1 <= first[-1].x1 + 3 * _size(first)
+    return close and inside and (len(_pieces(row)) >= 2 or row[0].x0 > first[0].x0 + 2 * _size(row))
+
+
+def _as_table(block: tuple[list[Row], list[Row]]) -> Table | None:
+    heads, body = block
+    dividers = _rivers([row for row in body if _is_body(row)])
+    if len(dividers) + 1 < MIN_COLUMNS:
+        return None
+    cells = [_cells(row, dividers) for row in (*heads, *body)]
+    right = [cell for row in cells[len(heads) :] for cell in row[1:] if cell]
+    words = sum(len(cell.split()) for cell in right)
+    if (
+        not right
+        or sum(_is_numeric(cell) for cell in right) < MIN_NUMERIC * len(right)
+        or words > MAX_WORDS * len(right)
+    ):
+        return None
+    return Table(tuple(cells), _bbox([*heads, *body]))
+
+
+def _rivers(rows: Sequence[Row]) -> list[float]:
+    """Where columns divide: the middles of the strips that (nearly) no row has ink in."""
+    least = RIVER * sorted(_size(row) for row in rows)[len(rows) // 2]
+    inkers = [word for row in rows for word in row if not _is_leader(word)]
+    ends = sorted([(word.x0, 1) for word in inkers] + [(word.x1, -1) for word in inkers])
+    allowed = int(CROSSED * len(rows))
+    found: list[float] = []
+    inked, start = 0, None
+    for place, step in ends:
+        inked += step
+        if inked <= allowed and start is None:
+            start = place
+        elif inked > allowed and start is not None:
+            if place - start >= least:
+                found.append((start + place) / 2)
+            start = None
+    return found[1:] if found and ends and found[0] <= ends[0][0] else found
+
+
+def _cells(row: Row, dividers: Sequence[float]) -> tuple[str, ...]:
+    """The words of each column; a piece that stands over several columns is in the first of them."""
+    cells: list[list[str]] = [[] for _ in range(len(dividers) + 1)]
+    for piece in _pieces_between(row, dividers):
+        column = sum(divider < piece[0].x0 + 0.5 for divider in dividers)
+        cells[column] += [word.text for word in piece]
+    return tuple(" ".join(cell) for cell in cells)
+
+
+def _pieces_between(row: Row, dividers: Sequence[float]) -> Iterator[Row]:
+    """Words that belong together: a gap that holds a divider parts them, leaders or not."""
+    piece, end = [row[0]], row[0].x1
+    for word in row[1:]:
+        if not _is_leader(word):
+            if any(end - 0.5 <= divider <= word.x0 + 0.5 for divider in dividers):
+                yield piece
+                piece = []
+            end = word.x1
+        piece.append(word)
+    yield piece
+
+
+def _bbox(rows: Sequence[Row]) -> BBox:
+    words = [word for row in rows for word in row]
+    return (
+        min(word.x0 for word in words) - 1,
+        min(word.top for word in words) - 2,
+        max(word.x1 for word in words) + 1,
+        max(word.bottom for word in words) + 2,
+    )

@@ -1,0 +1,158 @@
+"""Formats that the standard library and lxml read alone: tables in text, e-mail, OpenDocument text, rich text."""
+
+from __future__ import annotations
+
+import csv
+import email
+import email.policy
+import io
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+from qwen_batch.errors import DocumentError
+from qwen_batch.read.archive import check_archive
+from qwen_batch.read.html import decode_html, parse_html
+from qwen_batch.read.items import Content
+from qwen_batch.read.text import decode, read_bytes, split_lines
+from qwen_batch.records import Line, Page, Table
+
+DELIMITERS = ",;\t|"
+SAMPLE_CHARS = 20_000
+HEADERS = ("From", "To", "Cc", "Date", "Subject")
+MAX_REPEATED = 1000  # cells that an OpenDocument attribute may repeat
+_ODF = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
+TEXT, TABLE = _ODF % "text", _ODF % "table"
+
+
+def read_csv(path: Path) -> Content:
+    """One table. Raises DocumentError: empty, too_large, wrong_type, damaged."""
+    text, warnings = decode(read_bytes(path))
+    try:
+        dialect: Any = csv.Sniffer().sniff(text[:SAMPLE_CHARS], DELIMITERS)
+    except csv.Error:
+        dialect = csv.excel_tab if path.suffix.lower() == ".tsv" else csv.excel
+    try:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text, newline=""), dialect)]
+    except csv.Error as error:
+        raise DocumentError("damaged", f"not a table in text ({error}): save it anew, or name it .txt") from None
+    width = max(map(len, rows), default=0)
+    table = Table(tuple((*row, *("" for _ in range(width - len(row)))) for row in rows if any(row)))
+    return Content((Page(1, (Line("", table=0),), (table,), paragraphs=True),), warnings)
+
+
+def read_email(path: Path) -> Content:
+    """The head that people read, and the text; the plain one where there are two. Attachments are named, not read."""
+    message = email.message_from_bytes(read_bytes(path), policy=email.policy.default)
+    head = [Line(f"{name}: {' '.join(str(message[name]).split())}") for name in HEADERS if message[name]]
+    body = message.get_body(("plain", "html"))
+    page = _body_page(body) if isinstance(body, EmailMessage) else Page(1, ())
+    if not head and not page.lines:
+        raise DocumentError("empty", "the message has neither a head nor a text: check the file")
+    # The head would be wrapped lines to the joiner: an e-mail of plain text keeps its own line ends.
+    lines = (*head, Line(""), *page.lines)
+    names = [part.get_filename() or part.get_content_type() for part in message.iter_attachments()]
+    warnings = (f"attachments are not read: {', '.join(names)}",) if names else ()
+    return Content((Page(1, lines, page.tables, paragraphs=page.paragraphs),), warnings)
+
+
+def _body_page(body: EmailMessage) -> Page:
+    try:
+        content = body.get_content()
+    except (LookupError, UnicodeError):  # an unknown or a wrong character set
+        content = body.get_payload(decode=True)
+    if isinstance(content, bytes):
+        is_html = body.get_content_type() == "text/html"
+        content = decode_html(content)[0] if is_html else decode(content)[0]
+    if body.get_content_type() == "text/html":
+        return parse_html(content)
+    return Page(1, split_lines(content))
+
+
+def read_rtf(path: Path) -> Content:
+    """Rich text as paragraphs. Raises DocumentError: empty, too_large, wrong_type, unsupported."""
+    try:
+        from striprtf.striprtf import rtf_to_text
+    except ImportError:
+        message = "files of this kind need the extra `office`: pip install 'qwen-batch[office]'"
+        raise DocumentError("unsupported", message) from None
+    data = read_bytes(path)
+    if not data.lstrip().startswith(b"{\\rtf"):
+        raise DocumentError("wrong_type", "named .rtf, but the content is something else: rename or convert it")
+    to_text: Callable[..., str] = rtf_to_text
+    text = to_text(data.decode("latin-1"), errors="replace")
+    lines = tuple(Line(line.strip()) for line in text.split("\n") if line.strip())
+    if not lines:
+        raise DocumentError("empty", "the document holds no text")
+    return Content((Page(1, lines, paragraphs=True),))
+
+
+def read_odt(path: Path) -> Content:
+    """An OpenDocument text as one page. Raises DocumentError: empty, damaged, encrypted, wrong_type, unsafe."""
+    from lxml import etree
+
+    if "content.xml" not in check_archive(path):
+        raise DocumentError("wrong_type", "named .odt, but the archive holds something else: rename or convert it")
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            root = etree.fromstring(archive.read("content.xml"), parser)
+    except etree.XMLSyntaxError as error:
+        raise DocumentError("damaged", f"its text is damaged ({error}): open and save it anew") from None
+    lines: list[Line] = []
+    tables: list[Table] = []
+    _walk_odt(root, lines, tables)
+    if not lines:
+        raise DocumentError("empty", "the document holds no text")
+    return Content((Page(1, tuple(lines), tuple(tables), paragraphs=True),))
+
+
+def _walk_odt(element: Any, lines: list[Line], tables: list[Table]) -> None:
+    for child in element:
+        if child.tag in (f"{TEXT}p", f"{TEXT}h"):
+            in_list = any(True for _ in child.iterancestors(f"{TEXT}list-item"))
+            if text := _odt_text(child):
+                lines.append(Line(f"- {text}" if in_list else text))
+        elif child.tag == f"{TABLE}table":
+            lines.append(Line("", table=len(tables)))
+            tables.append(_odt_table(child))
+        elif child.tag != f"{TEXT}tracked-changes":
+            _walk_odt(child, lines, tables)
+
+
+_ODT_BLANKS = frozenset((f"{TEXT}tab", f"{TEXT}line-break", f"{TEXT}s"))
+
+
+def _odt_text(element: Any) -> str:
+    """The text of a paragraph, footnotes in it included."""
+
+    def parts(node: Any) -> Iterator[str]:
+        yield node.text or ""
+        for child in node:
+            if child.tag in _ODT_BLANKS:
+                yield " "
+            else:
+                apart = " " * (child.tag in (f"{TEXT}p", f"{TEXT}note"))
+                yield apart
+                yield from parts(child)
+                yield apart
+            yield child.tail or ""
+
+    return re.sub(r"\s+", " ", "".join(parts(element))).strip()
+
+
+def _odt_table(table: Any) -> Table:
+    rows: list[list[str]] = []
+    for row in table.iter(f"{TABLE}table-row"):
+        cells: list[str] = []
+        for cell in row:
+            if cell.tag in (f"{TABLE}table-cell", f"{TABLE}covered-table-cell"):
+                repeated = cell.get(f"{TABLE}number-columns-repeated", "1")
+                count = min(MAX_REPEATED, int(repeated)) if repeated.isdecimal() else 1
+                cells += [_odt_text(cell)] * count
+        rows.append(cells)
+    width = max(map(len, rows), default=0)
+    return Table(tuple((*row, *("" for _ in range(width - len(row)))) for row in rows))

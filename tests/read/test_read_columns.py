@@ -1,0 +1,66 @@
+"""Tables without rules: found by the white between their columns, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import WritePdf
+from reportlab.lib.pagesizes import A4
+from reportlab.pdfgen.canvas import Canvas
+
+from qwen_batch.read.pdf import read_pdf
+
+ROWS = [
+    ("Region", "2023", "2024", "Change"),
+    ("North of the river", "1,204", "1,310", "8.8%"),
+    ("South", "845", "(X)", "–"),
+    ("East and West", "2,003", "1,998", "-0.2%"),
+    ("Total ........", "4,052", "3,308", "*4.1%"),
+    ("Of these paid", "12", "14", "16.7%"),
+]
+LABELS = [72.0, 260.0, 330.0, 400.0]
+
+
+@pytest.fixture
+def pdf(tmp_path: Path) -> Path:
+    """A sentence, an unruled table with numbers flush right, a sentence."""
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    canvas.setFont("Helvetica", 10)
+    canvas.drawString(72, 700, "The table below shows what was sold in both years, by region and in thousands.")
+    for number, row in enumerate(ROWS):
+        canvas.drawString(LABELS[0], 670 - 13 * number, row[0])
+        for place, cell in zip(LABELS[1:], row[1:], strict=True):
+            canvas.drawRightString(place + 40, 670 - 13 * number, cell)
+    canvas.drawString(72, 560, "What was sold in 2024 is not yet audited, and may change.")
+    canvas.save()
+    return tmp_path / "a.pdf"
+
+
+def test_an_unruled_table_is_found_where_it_stands(pdf: Path) -> None:
+    (page,) = read_pdf(pdf).pages
+    (table,) = page.tables
+    assert table.rows == tuple(ROWS)
+    assert table.bbox == pytest.approx((71, A4[1] - 678, 441, A4[1] - 602), abs=4)
+
+
+def test_tables_can_be_switched_off(pdf: Path) -> None:
+    assert read_pdf(pdf, tables=False).pages[0].tables == ()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [
+            f"{number}.{part} A clause with 30 days, {number * 7} per cent and EUR {number}00"
+            for number in range(4)
+            for part in range(3)
+        ],
+        [f"Chapter {number} {'. ' * 30} {number * 12}" for number in range(1, 12)],
+        [f"2024-01-{day:02} 12:30:{day:02} INFO worker {day} took {day * 17} ms" for day in range(1, 15)],
+        [f"Flat {number}, {number * 3} Long Road, London N{number} 4AB" for number in range(1, 12)],
+    ],
+    ids=["clauses", "contents", "log", "addresses"],
+)
+def test_text_with_numbers_is_no_table(write_pdf: WritePdf, lines: list[str]) -> None:
+    assert read_pdf(write_pdf([lines])).pages[0].tables == ()

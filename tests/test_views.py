@@ -1,0 +1,54 @@
+"""`extract --diff` and `--html`: what was changed and taken out is there to be seen."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from qwen_batch.cli import app
+
+CONTRACT = Path(__file__).resolve().parents[1] / "sample_data" / "contracts" / "employment.pdf"
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["extract", *arguments])
+    return result.exit_code, result.output
+
+
+def test_diff_shows_words_and_reasons() -> None:
+    code, shown = run("--diff", str(CONTRACT))
+    assert code == 0
+    assert "@@ page 1 @@\nremoved header: Veldt & Marsh" in shown
+    assert "[-addi- tional-] {+additional+}" in shown
+    assert "on the first [-pay- day.-] {+pay-day.+} If" in shown
+
+
+def test_diff_of_text_that_is_too_long_says_so(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("word " * 30_000 + "\u200b")
+    assert "too many to compare" in run("--diff", str(tmp_path / "long.txt"))[1]
+
+
+def test_html_holds_pictures_text_and_what_is_gone() -> None:
+    code, shown = run("--html", str(CONTRACT))
+    assert code == 0
+    assert len(re.findall(r'<img alt="page \d" src="data:image/jpeg;base64,/9j/', shown)) == 3
+    assert "first pay-day" in shown
+    assert "<li>header: Veldt &amp; Marsh" in shown
+    assert "http" not in shown
+
+
+def test_html_of_other_files_has_text_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("<b>5 < 6</b>")
+    shown = run("--html", str(tmp_path / "a.txt"))[1]
+    assert "&lt;b&gt;5 &lt; 6&lt;/b&gt;" in shown
+    assert "<img" not in shown
+
+
+@pytest.mark.parametrize("flag", ["--diff", "--html"])
+def test_a_file_that_fails_is_told_as_always(tmp_path: Path, flag: str) -> None:
+    (tmp_path / "a.pdf").write_bytes(b"")
+    code, shown = run(flag, str(tmp_path / "a.pdf"))
+    assert (code, "failed (empty)" in shown) == (3, True)
