@@ -11,6 +11,8 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 # Read at import by triton: kernels run in its interpreter, on CPU tensors. What needs machine code starts a process.
 os.environ["TRITON_INTERPRET"] = "1"
 
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker, reason in reasons.items():
             if marker in item.keywords:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def _logger_as_it_was() -> Iterator[None]:
+    """A run through the command line sets the logger up, and would take later tests' messages from them."""
+    logger = logging.getLogger("qwen_batch")
+    handlers, level, propagate = logger.handlers[:], logger.level, logger.propagate
+    yield
+    logger.handlers[:], logger.propagate = handlers, propagate
+    logger.setLevel(level)
 
 
 @pytest.fixture(scope="session")
