@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import socket
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,7 @@ from typing import Self
 from qwen_batch.errors import LockHeldError, OutputError
 
 _HELD = (errno.EAGAIN, errno.EACCES)  # what a lock that another holds is reported as
+SIGN_SECONDS = 0.5  # between taking the lock and signing it
 _held_descriptors: set[int] = set()
 
 
@@ -70,11 +72,16 @@ class OutputLock:
         os.pwrite(self._descriptor, json.dumps(holder).encode(), 0)
 
     def _holder(self) -> str:
-        try:
-            holder = json.loads(os.pread(self._descriptor, 4096, 0))
-            return f"process {holder['pid']} on {holder['host']}, since {holder['started_at']}"
-        except (ValueError, KeyError, TypeError, OSError):
-            return "it has only just begun"
+        """Who holds it; a process that has only just taken it is given a moment to sign."""
+        end = time.monotonic() + SIGN_SECONDS
+        while True:
+            try:
+                holder = json.loads(os.pread(self._descriptor, 4096, 0))
+                return f"process {holder['pid']} on {holder['host']}, since {holder['started_at']}"
+            except (ValueError, KeyError, TypeError, OSError):
+                if time.monotonic() > end:
+                    return "it has only just begun"
+                time.sleep(0.01)
 
     def _release(self) -> None:
         if self._descriptor >= 0:
