@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 
 demo: $(VENV)/.demo-model
 	$(BIN)/qwen-batch run jobs/contracts.yaml || test $$? -eq 3  # 3: finished; a model this small may be flagged
-	$(BIN)/qwen-batch show out/contracts --rows 4
+	$(BIN)/qwen-batch show out/contracts --rows 8
 
 test: $(VENV)/.dev $(VENV)/.demo-model
 	$(BIN)/python -m pytest

@@ -6,7 +6,7 @@
     ├── RunError               exit 1   the run cannot go on
     │   ├── ModelError         exit 1   the model is missing, damaged, or of a kind that we do not run
     │   ├── OutputError        exit 1   the output folder cannot be written or holds something else
-    │   └── LockHeldError      exit 75  another run of this job holds the lock
+    │   └── LockHeldError      exit 75  another run holds the lock of this folder
     ├── StoppedError           exit 130 or 143, after a signal, with everything saved
     └── DocumentError          no exit  one document fails; it becomes a row, and the run goes on
 

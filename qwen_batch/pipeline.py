@@ -15,7 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -25,7 +25,7 @@ from qwen_batch.answer.parse import parse_answer
 from qwen_batch.answer.rows import RunFacts, answered_row, failed_row
 from qwen_batch.answer.source_check import SourceCheck
 from qwen_batch.calls import Answered, CallBook
-from qwen_batch.errors import DocumentError, UsageError
+from qwen_batch.errors import DocumentError, QwenBatchError, UsageError
 from qwen_batch.feed import Exhausted, Feed, PlannerWanted, Ready, Unchanged
 from qwen_batch.job import Job
 from qwen_batch.model.registry import ModelFiles, model_sha256, resolve_model
@@ -91,7 +91,8 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
             job_sha256=job.sha256,
             run_id=f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
         )
-        sink = stack.enter_context(closing(_open_sink(job, options, folder)))
+        sink = _open_sink(job, options, folder)
+        stack.push(lambda kind, error, trace: sink.close(in_order=_is_in_order(error)))
         progress = stack.enter_context(open_progress("off" if options.quiet else "auto", sys.stderr))
         paths = options.inputs or job.input.paths
         items = iter_inputs(paths, stdin=_open_stdin() if "-" in paths else None)
@@ -105,11 +106,17 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
             if job.input.missing == "drop" and not options.inputs and options.limit is None:
                 end["dropped"] = drop_missing(sink, feed)
             end["documents"] = run.counts()
-    if job.output.format == "openai-batch" and not options.to_stdout:
-        write_openai_batch(folder / "results", folder / "openai-batch.jsonl")
-    metrics.finish(run.summary(0.0, "").exit_code)
+        sink.close()
+        if job.output.format == "openai-batch" and not options.to_stdout:
+            write_openai_batch(folder / "results", folder / "openai-batch.jsonl")
+        metrics.finish(run.summary(0.0, "").exit_code)
     where = "standard output" if options.to_stdout else str(folder / "results")
     return run.summary(time.monotonic() - started, where)
+
+
+def _is_in_order(error: BaseException | None) -> bool:
+    """Whether a run ended as runs end: by itself, by a signal, or for a reason that is no document's."""
+    return not isinstance(error, Exception) or isinstance(error, QwenBatchError)
 
 
 def _open_sink(job: Job, options: RunOptions, folder: Path) -> RowSink:
@@ -223,6 +230,7 @@ class _Run:
         job = self._job
         engine = Engine.load_folder(self._model.folder, EngineConfig(**job.engine.model_dump()))
         logger.info("model %s: %s", self._model.name, engine.describe(), extra={"event": "engine"})
+        self._sink.record("engine_loaded", {"run_id": self._facts.run_id, "engine": engine.describe()})
         thinking = job.prompt.thinking == "on"
         if thinking and not engine.tokenizer.supports_thinking:
             logger.warning("prompt.thinking is on, but the chat template of %s has no such switch", self._model.name)

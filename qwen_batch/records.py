@@ -64,7 +64,7 @@ class Message:
 class Document:
     """One input document as it was read: pages of text, or a ready conversation."""
 
-    doc_id: str  # unique in a run; a path relative to its input, or the record's id
+    doc_id: str  # unique in a run; the searched folder's name and the path below it, or the record's id
     source: str  # path, path:line, or `stdin:line`
     content_sha256: str  # hex, of the file's bytes or of the record
     pages: tuple[Page, ...] = ()

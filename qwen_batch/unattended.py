@@ -45,7 +45,7 @@ def claim_folder(folder: Path, job_name: str) -> None:
     """
     note = folder / ".journal" / "job"
     with output_errors(note):
-        owner = note.read_text(encoding="utf-8") if note.is_file() else None
+        owner = note.read_text(encoding="utf-8", errors="replace") if note.is_file() else None
         if owner is None:
             write_durably(Disk(), note, [job_name.encode()])
     if owner not in (None, job_name):

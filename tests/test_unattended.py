@@ -102,7 +102,9 @@ def test_every_run_and_document_is_on_record(job: Path, run_cli: RunCli) -> None
     next_night(job)
     run_cli("run", job, "-q", "-o", "input.missing=drop")
     lines = audit(job)
-    names = [line["event"] for line in lines]
+    names = [line["event"] for line in lines if line["event"] != "engine_loaded"]
+    (engine,) = {line["engine"] for line in lines if line["event"] == "engine_loaded"}
+    assert engine.startswith("device cpu, ")
     assert names == [
         "run_started",
         *["document"] * 60,
@@ -123,6 +125,50 @@ def test_missing_documents_stay_unless_asked(job: Path, run_cli: RunCli) -> None
     next_night(job)
     run_cli("run", job, "-q")
     assert "57" in rows(job)
+
+
+@pytest.mark.parametrize("pattern", ["inbox/**/*.txt", "inbox/*.txt"])
+def test_nothing_is_dropped_when_a_glob_cannot_search_a_folder(
+    job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    run_cli("run", job, "-q")
+    before = rows(job)
+    real = os.scandir
+
+    def refuse(path: Any = ".") -> Any:
+        if Path(os.fsdecode(path)).name == "inbox":
+            raise PermissionError(13, "Permission denied", os.fsdecode(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert run_cli("run", job, "-q", "-o", "input.missing=drop", "-o", f"input.paths=[{pattern}]") == 3
+    assert before.keys() <= rows(job).keys()
+
+
+def test_a_document_that_breaks_the_engine_is_a_suspect(
+    job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that is not ours ends the run; who was in flight is counted, as after a death."""
+
+    def broken(self: Engine) -> Any:
+        raise RuntimeError("device-side assert")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "step", broken)
+        for _ in range(3):
+            patch.setattr(sys, "argv", ["qwen-batch", "run", str(job), "-q", "--limit", "1"])
+            with pytest.raises(RuntimeError, match="device-side assert"):
+                main()
+    assert run_cli("run", job, "-q", "--limit", 1) == 3
+    (row,) = rows(job).values()
+    assert row["error_type"] == "quarantined"
+
+
+def test_a_fresh_start_with_kept_calls_verifies(job: Path, run_cli: RunCli) -> None:
+    kept = ["-q", "--limit", 3, "-o", "output={dir: out, completions: true}"]
+    run_cli("run", job, *kept)
+    run_cli("run", job, *kept, "--fresh", "-o", "prompt.question=Why?")
+    assert run_cli("verify", job.parent / "out") == 0
 
 
 @pytest.mark.parametrize("trouble", ["not mounted", "a folder is missing", "other inputs", "a limit"])
@@ -146,7 +192,7 @@ def test_nothing_is_dropped_when_the_inputs_are_not_all_there(job: Path, run_cli
 def test_verify_says_what_is_wrong(job: Path, run_cli: RunCli, capfd: pytest.CaptureFixture[str]) -> None:
     run_cli("run", job, "-q")
     assert run_cli("verify", job.parent / "out") == 0
-    assert capfd.readouterr().out == "table      60 rows in 1 parts\naudit      62 lines\nverdict    clean\n"
+    assert capfd.readouterr().out == "table      60 rows in 1 parts\naudit      63 lines\nverdict    clean\n"
     (job.parent / "out/results/part-000000.parquet").unlink()
     assert run_cli("verify", job.parent / "out") == 3
     out = capfd.readouterr().out

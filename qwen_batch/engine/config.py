@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -111,6 +112,8 @@ def _no_triton(model: ModelConfig, block_size: int, dtype: torch.dtype, device: 
     """Why our kernels cannot run here; None when they can."""
     if importlib.util.find_spec("triton") is None:
         return "the package triton is not installed"
+    if device.type == "cuda" and not any(map(shutil.which, filter(None, (os.environ.get("CC"), "gcc", "clang", "cc")))):
+        return "there is no C compiler, which triton needs"
     from qwen_batch.model.triton_backend import unsupported
 
     return unsupported(model, block_size, dtype, device)

@@ -68,10 +68,6 @@ class Sequence:
     def num_output_tokens(self) -> int:
         return len(self.token_ids) - self.num_prompt_tokens
 
-    @property
-    def max_total_tokens(self) -> int:
-        return self.num_prompt_tokens + self.request.sampling.max_tokens
-
     def hashes(self, block_size: int) -> tuple[int, ...]:
         """Chain hash of each full block of the prompt: equal hashes mean (almost surely) equal prefixes."""
         if self.block_hashes is None:

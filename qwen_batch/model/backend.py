@@ -45,8 +45,6 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 class TorchBackend:
     """Through torch, on any device."""
 
-    name = "torch"
-
     def __init__(self, config: ModelConfig, rope: Rope, step: StepInput, cache: KVCache) -> None:
         self._config = config
         self._attention = StepAttention(step, cache)

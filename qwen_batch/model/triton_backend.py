@@ -38,6 +38,10 @@ def unsupported(config: ModelConfig, block_size: int, dtype: torch.dtype, device
     group = config.num_heads // config.num_kv_heads
     for bad, reason in (
         (device.type != "cuda" and not INTERPRETED, f"they need a CUDA device, and this is {device.type}"),
+        (
+            device.type == "cuda" and torch.cuda.get_device_capability(device)[0] < 8,
+            "they need compute capability 8.0 or more",
+        ),
         (config.head_dim not in HEAD_DIMS, f"head_dim {config.head_dim} is not one of {HEAD_DIMS}"),
         (block_size not in BLOCK_SIZES, f"block_size {block_size} is not one of {BLOCK_SIZES}"),
         (group > decode.MAX_GROUP, f"{group} query heads share a KV head, more than {decode.MAX_GROUP}"),

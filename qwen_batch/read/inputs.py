@@ -128,6 +128,9 @@ def _iter_files(path: str) -> Iterator[Path | Failure]:
                 yield match
             elif match.is_dir() and not hidden and "**" not in pattern:
                 yield from _iter_folder(match)
+        # Globbing passes over folders that cannot be searched in silence; what they hold is not gone.
+        searched = _iter_folder(base) if "**" in pattern else _iter_errors(base)
+        yield from (found for found in searched if isinstance(found, Failure))
 
 
 def _iter_folder(folder: Path) -> Iterator[Path | Failure]:
@@ -144,9 +147,23 @@ def _iter_folder(folder: Path) -> Iterator[Path | Failure]:
             if not file.startswith(".") and (path.is_file() or not path.exists()):
                 yield path
     for error in errors:
-        where = printable(str(error.filename))
-        message = f"this folder cannot be searched: {error.strerror}; its files are missing from the results"
-        yield Failure(where, where, "read", "unreadable", message)
+        yield _unsearchable(error)
+
+
+def _iter_errors(folder: Path) -> Iterator[Failure]:
+    """A Failure when the folder itself cannot be searched."""
+    try:
+        os.scandir(folder).close()
+    except FileNotFoundError:
+        return  # said elsewhere
+    except OSError as error:
+        yield _unsearchable(error)
+
+
+def _unsearchable(error: OSError) -> Failure:
+    where = printable(str(error.filename))
+    message = f"this folder cannot be searched: {error.strerror}; its files are missing from the results"
+    return Failure(where, where, "read", "unreadable", message)
 
 
 def _fixed_base(pattern: Path) -> Path:

@@ -29,10 +29,6 @@ from qwen_batch.write.disk import Disk, output_errors
 from qwen_batch.write.journal import Journal, JournaledRow
 from qwen_batch.write.schema import to_json
 
-_DOCUMENT_FIELDS = (
-    *("doc_id", "status", "run_id", "source", "content_sha256", "error_type", "flags", "finish_reason"),
-    *("model_sha256", "precision"),
-)
 NO_HASH = "0" * 64  # `prev` of the very first line
 MAX_WAITING_LINES = 500
 _DAY = re.compile(r"(\d{4}-\d{2}-\d{2})\.jsonl")
@@ -45,7 +41,7 @@ Fields = Mapping[str, object]
 class AuditEvent:
     """Something to be remembered."""
 
-    name: str  # run_started, document, document_dropped, run_finished, run_stopped, audit_pruned
+    name: str  # run_started, engine_loaded, document, document_dropped, run_finished, run_stopped, audit_pruned
     fields: Fields
 
 

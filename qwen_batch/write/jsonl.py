@@ -79,7 +79,7 @@ class JsonlWriter:
     def flush(self) -> None:
         pass  # add_rows has flushed
 
-    def close(self) -> None:
+    def close(self, *, in_order: bool = True) -> None:
         pass  # the stream is the caller's
 
     def _line(self, row: Columns) -> bytes:

@@ -61,8 +61,8 @@ class RowSink(Protocol):
     def flush(self) -> None:
         """Show readers everything that was added."""
 
-    def close(self) -> None:
-        """Flush and let go."""
+    def close(self, *, in_order: bool = True) -> None:
+        """Flush and let go. in_order False: what ended the run may be a document that is in flight."""
 
 
 class ResultStore:
@@ -202,14 +202,15 @@ class ResultStore:
                 table.flush()
             self._audit.flush()
 
-    def close(self) -> None:
+    def close(self, *, in_order: bool = True) -> None:
         """Flush, compact, and let go of the journal. Doing it again does nothing."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             try:
-                self._in_flight.close()
+                if in_order:  # else the documents in flight are suspects, as after a death
+                    self._in_flight.close()
                 self.flush()
                 for table in self._tables():
                     table.compact()

@@ -3,8 +3,9 @@
 Reads one JSON object a line from standard input and answers each with one line:
 
     arguments       of `qwen-batch`
-    stop_at         number of the step at which the process kills itself (SIGKILL, its whole group); null: never
-    fail_at, errno  number of the disk operation that fails, and all later ones; null: none
+    stop_at         [NAME, n]: at the n-th step of that name the process kills itself (SIGKILL, its whole group);
+                    null: never. How many steps there are in all depends on timing.
+    fail_at, errno  [NAME, n]: the n-th disk operation of that name fails, and all operations after it; null: none
     seconds         after which the group is killed from outside; null: never
     deadly_tokens   an engine step kills the process while a prompt of more tokens is in the engine; null: none
     log             file for standard error, the steps (`step NAME`) and the calls that reach the engine (`call KEY`)
@@ -21,6 +22,7 @@ import signal
 import sqlite3
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,16 +61,16 @@ class Steps:
         self._fail_at = order.get("fail_at")
         self._errno = order.get("errno")
         self._log = log
-        self._num_steps = 0
-        self._num_operations = 0
+        self._counts: Counter[str] = Counter()
+        self._is_failing = False
 
     def note(self, line: str) -> None:
         os.write(self._log, f"{line}\n".encode())
 
     def step(self, name: str) -> None:
-        self._num_steps += 1
+        self._counts[name] += 1
         self.note(f"step {name}")
-        if self._num_steps == self._stop_at:
+        if self._stop_at == [name, self._counts[name]]:
             os.killpg(0, signal.SIGKILL)
 
     def around(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,9 +86,10 @@ class Steps:
     def failing(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapped(*arguments: Any, **options: Any) -> Any:
-            self._num_operations += 1
+            self._counts[name] += 1
             self.note(f"operation {name}")
-            if self._fail_at is not None and self._num_operations >= self._fail_at:
+            self._is_failing |= self._fail_at == [name, self._counts[name]]
+            if self._is_failing:
                 if name == "commit":
                     raise full_journal(self._errno)
                 raise OSError(self._errno, os.strerror(self._errno))

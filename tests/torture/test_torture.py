@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,13 +144,10 @@ def nights(tmp_path_factory: pytest.TempPathFactory, tiny_qwen3: Path) -> Iterat
 
 
 def occurrences(names: list[str], positions: tuple[float, ...]) -> dict[str, list[int]]:
-    """For each name, the numbers (from 1) of its occurrences at these relative positions."""
-    places: dict[str, list[int]] = {}
-    for number, name in enumerate(names, start=1):
-        places.setdefault(name, []).append(number)
+    """For each name, which of its occurrences (from 1) stand at these relative positions among them."""
     return {
-        name: sorted({numbers[round(position * (len(numbers) - 1))] for position in positions})
-        for name, numbers in places.items()
+        name: sorted({1 + round(position * (count - 1)) for position in positions})
+        for name, count in Counter(names).items()
     }
 
 
@@ -170,11 +168,9 @@ def kill_at_steps(nights: Nights, positions: tuple[float, ...], names: Collectio
     count = 0
     for name, numbers in occurrences(nights.steps, positions).items():
         for number in numbers if names is None or name in names else ():
-            output = nights.folder / f"step-{number}"
-            night = nights.run(output, stop_at=number)
-            assert night.code == -9, f"{name}: {night.log.read_text()}"
+            output = nights.folder / f"step-{name}-{number}"
+            count += nights.run(output, stop_at=[name, number]).code == -9  # the last ones may not come, by timing
             nights.check_resumed(output)
-            count += 1
     return count
 
 
@@ -188,18 +184,22 @@ def kill_at_random(nights: Nights, count: int) -> None:
     assert killed >= 0.6 * count, f"only {killed} of {count} runs were killed"
 
 
-def starve(nights: Nights, number: int, positions: tuple[float, ...]) -> None:
-    """The disk refuses from some operation on; the run says so and ends, and the next one goes on."""
+def starve(nights: Nights, number: int, positions: tuple[float, ...]) -> int:
+    """The disk refuses from some operation on; the run says so and ends, and the next one goes on. How many did."""
+    starved = 0
     message = "no space is left on the disk" if number == errno.ENOSPC else "look at the disk and run again"
     for name, places in occurrences(nights.operations, positions).items():
         for place in places:
-            output = nights.folder / f"starved-{place}"
-            night = nights.run(output, fail_at=place, errno=number)
+            output = nights.folder / f"starved-{name}-{place}"
+            night = nights.run(output, fail_at=[name, place], errno=number)
             said = night.log.read_text(encoding="utf-8")
-            assert night.code == 1, f"{name} {place}: {said}"
-            assert message in said
+            if night.code != nights.quiet.code:  # else the last operation of that name did not come, by timing
+                assert night.code == 1, f"{name} {place}: {said}"
+                assert message in said
+                starved += 1
             assert "Traceback" not in said
             nights.check_resumed(output)
+    return starved
 
 
 def test_killed_at_a_sample_of_the_steps(nights: Nights) -> None:
@@ -213,7 +213,7 @@ def test_killed_at_a_few_random_moments(nights: Nights) -> None:
 
 
 def test_a_disk_that_is_full_from_a_sample_of_calls_on(nights: Nights) -> None:
-    starve(nights, errno.ENOSPC, (0.5,))
+    assert starve(nights, errno.ENOSPC, (0.5,)) >= 8
 
 
 def test_a_document_that_kills_runs_is_set_aside(nights: Nights) -> None:
@@ -248,4 +248,4 @@ def test_killed_at_many_random_moments(nights: Nights) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO], ids=["ENOSPC", "EIO"])
 def test_a_disk_that_refuses_every_call_in_turn(nights: Nights, number: int) -> None:
-    starve(nights, number, tuple(n / 999 for n in range(1000)))
+    assert starve(nights, number, tuple(n / 999 for n in range(1000))) >= 100
