@@ -39,7 +39,7 @@ def unsupported(config: ModelConfig, block_size: int, dtype: torch.dtype, device
     for bad, reason in (
         (device.type != "cuda" and not INTERPRETED, f"they need a CUDA device, and this is {device.type}"),
         (
-            device.type == "cuda" and torch.cuda.get_device_capability(device)[0] < 8,
+            device.type == "cuda" and torch.cuda.is_available() and torch.cuda.get_device_capability(device)[0] < 8,
             "they need compute capability 8.0 or more",
         ),
         (config.head_dim not in HEAD_DIMS, f"head_dim {config.head_dim} is not one of {HEAD_DIMS}"),
