@@ -42,4 +42,4 @@ def test_nightly_follows_the_advice_for_qwen3_without_thinking() -> None:
     assert job.model.name == "Qwen/Qwen3-32B"
     assert job.prompt.thinking == "off"
     assert (job.sampling.temperature, job.sampling.top_p, job.sampling.top_k) == (0.7, 0.8, 20)
-    assert all(path.startswith("/data/inbox/") for path in job.input.paths)
+    assert job.input.paths == ("/data/inbox",)
