@@ -12,7 +12,8 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["TRITON_INTERPRET"] = "1"
 
 import logging
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ import torch
 from hypothesis import settings
 from tiny_models import make_tiny_model
 
+from qwen_batch.cli import main
 from qwen_batch.errors import ModelError
 from qwen_batch.model import registry
 
@@ -55,6 +57,19 @@ def _logger_as_it_was() -> Iterator[None]:
     yield
     logger.handlers[:], logger.propagate = handlers, propagate
     logger.setLevel(level)
+
+
+@pytest.fixture
+def run_cli(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """The command line, in this process: takes its arguments, gives its exit code."""
+
+    def run(*arguments: object) -> int:
+        monkeypatch.setattr(sys, "argv", ["qwen-batch", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0)
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from qwen_batch.cli import main
 from qwen_batch.engine import Engine
 
 SAMPLES = Path(__file__).resolve().parents[1] / "sample_data"
@@ -30,17 +29,6 @@ COLUMNS = [
 WORDS = "the supplier shall pay the customer a penalty of two percent for each week of delay under this agreement"
 
 RunCli = Callable[..., int]
-
-
-@pytest.fixture
-def run_cli(monkeypatch: pytest.MonkeyPatch) -> RunCli:
-    def run(*arguments: object) -> int:
-        monkeypatch.setattr(sys, "argv", ["qwen-batch", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0)
-
-    return run
 
 
 @pytest.fixture

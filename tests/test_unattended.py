@@ -22,17 +22,6 @@ RunCli = Callable[..., int]
 
 
 @pytest.fixture
-def run_cli(monkeypatch: pytest.MonkeyPatch) -> RunCli:
-    def run(*arguments: object) -> int:
-        monkeypatch.setattr(sys, "argv", ["qwen-batch", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0)
-
-    return run
-
-
-@pytest.fixture
 def job(tmp_path: Path, tiny_qwen3: Path) -> Path:
     """A job over 60 records and 2 files."""
     (tmp_path / "inbox").mkdir()

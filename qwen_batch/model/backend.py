@@ -33,7 +33,7 @@ class StepBackend(Protocol):
 
     def gather_norm(self, residual: Tensor, delta: Tensor, weight: Tensor, indices: Tensor) -> Tensor:
         """residual + delta, normalised, of the tokens at `indices` alone [num_rows, hidden]."""
-        ...
+        return self.add_norm(residual.index_select(0, indices), delta.index_select(0, indices), weight)[1]
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -42,7 +42,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)).to(x.dtype)
 
 
-class TorchBackend:
+class TorchBackend(StepBackend):
     """Through torch, on any device."""
 
     def __init__(self, config: ModelConfig, rope: Rope, step: StepInput, cache: KVCache) -> None:
@@ -67,6 +67,3 @@ class TorchBackend:
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         gate, up = gate_up.chunk(2, dim=-1)
         return silu(gate) * up
-
-    def gather_norm(self, residual: Tensor, delta: Tensor, weight: Tensor, indices: Tensor) -> Tensor:
-        return self.add_norm(residual.index_select(0, indices), delta.index_select(0, indices), weight)[1]

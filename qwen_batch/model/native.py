@@ -23,6 +23,7 @@ from torch import Tensor
 
 from qwen_batch.errors import ModelError
 from qwen_batch.model.attention import PrefillAttention, StepInput
+from qwen_batch.model.backend import StepBackend
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.home import home
 from qwen_batch.model.kv_cache import KVCache
@@ -132,7 +133,7 @@ def _compile(compiler: str, flags: Sequence[str], path: Path) -> None:
         raise ModelError(f"it cannot be compiled: {error}") from None
 
 
-class NativeBackend:
+class NativeBackend(StepBackend):
     """One step through native.c; prefill attention through torch. See StepBackend."""
 
     def __init__(
@@ -162,9 +163,6 @@ class NativeBackend:
             self._config.rms_norm_eps,
         )
         return residual, normed
-
-    def gather_norm(self, residual: Tensor, delta: Tensor, weight: Tensor, indices: Tensor) -> Tensor:
-        return self.add_norm(residual.index_select(0, indices), delta.index_select(0, indices), weight)[1]
 
     def attend(self, index: int, layer: LayerWeights, qkv: Tensor) -> Tensor:
         config, keys, values = self._config, self._cache.keys[index], self._cache.values[index]

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NoReturn
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.items import FileItem, Item, hash_messages, hash_text, printable
 from qwen_batch.read.kinds import kind_of
-from qwen_batch.read.openai_batch import parse_body, parse_messages
+from qwen_batch.read.openai_batch import bad_record, parse_body, parse_messages
 from qwen_batch.records import Document, Failure, Line, Message, Page
 
 MAX_LINE_BYTES = 64 * 1024**2
@@ -100,25 +100,21 @@ def _iter_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
             yield line_number, line.rstrip(b"\n").removesuffix(b"\r")
 
 
-def _bad(message: str) -> NoReturn:
-    raise DocumentError("bad_record", message)
-
-
 def _load(line: bytes) -> dict[str, Any]:
     try:
         record = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
     except UnicodeDecodeError as error:
-        _bad(f"not valid UTF-8 at byte {error.start + 1}; write the file as UTF-8")
+        bad_record(f"not valid UTF-8 at byte {error.start + 1}; write the file as UTF-8")
     except json.JSONDecodeError as error:
-        _bad(f"not valid JSON at column {error.colno}: {error.msg}; write one object a line")
+        bad_record(f"not valid JSON at column {error.colno}: {error.msg}; write one object a line")
     except RecursionError:
-        _bad(f"nested more than {MAX_DEPTH} levels deep; flatten it")
+        bad_record(f"nested more than {MAX_DEPTH} levels deep; flatten it")
     except ValueError as error:  # a number of thousands of digits, or one that is not finite
-        _bad(f"a number that JSON does not have: {str(error)[:100]}; write it as a string")
+        bad_record(f"a number that JSON does not have: {str(error)[:100]}; write it as a string")
     if not isinstance(record, dict):
-        _bad('not an object; write {"id": ..., "text": ...}')
+        bad_record('not an object; write {"id": ..., "text": ...}')
     if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _depth(record) > MAX_DEPTH:
-        _bad(f"nested more than {MAX_DEPTH} levels deep; flatten it")
+        bad_record(f"nested more than {MAX_DEPTH} levels deep; flatten it")
     return record
 
 
@@ -165,8 +161,8 @@ def _doc_id(record: Mapping[str, Any]) -> str | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
-        _bad(f"{name} must be a string or a whole number")
-    return value or _bad(f"{name} is empty; leave it out, and the line number is used")
+        bad_record(f"{name} must be a string or a whole number")
+    return value or bad_record(f"{name} is empty; leave it out, and the line number is used")
 
 
 def _make_item(record: Mapping[str, Any], doc_id: str, place: Place, warnings: tuple[str, ...]) -> Item:
@@ -174,21 +170,21 @@ def _make_item(record: Mapping[str, Any], doc_id: str, place: Place, warnings: t
     metadata = {} if metadata is None else metadata
     priority = 0 if priority is None else priority
     if not isinstance(metadata, dict):
-        _bad("metadata must be an object")
+        bad_record("metadata must be an object")
     if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > MAX_PRIORITY:
-        _bad("priority must be a whole number (larger goes first)")
+        bad_record("priority must be a whole number (larger goes first)")
     if "body" in record or "custom_id" in record:
         messages, sampling = parse_body(record)
         return _conversation(doc_id, place, messages, sampling, metadata, priority, warnings)
     given = [name for name in BODIES if name in record]
     if len(given) != 1:
         what = f"has {' and '.join(given)}" if given else "has none of text, path and messages"
-        _bad(f"{what}; give exactly one of them")
+        bad_record(f"{what}; give exactly one of them")
     if given == ["messages"]:
         return _conversation(doc_id, place, parse_messages(record["messages"]), {}, metadata, priority, warnings)
     value = record[given[0]]
     if not isinstance(value, str):
-        _bad(f"{given[0]} must be a string")
+        bad_record(f"{given[0]} must be a string")
     if not value.strip():
         raise DocumentError("empty", f"{given[0]} is empty")
     if given == ["path"]:
@@ -212,7 +208,7 @@ def _conversation(
 
 def _file(doc_id: str, place: Place, name: str, metadata: Mapping[str, object], priority: int) -> FileItem:
     if "\0" in name:
-        _bad("path holds a NUL character")
+        bad_record("path holds a NUL character")
     path = place.base_dir / Path(name).expanduser()
     try:
         kind = kind_of(path) if path.is_file() else "missing"

@@ -33,23 +33,23 @@ HARMLESS: dict[str, tuple[object, ...]] = {
 }
 
 
-def _bad(message: str) -> NoReturn:
+def bad_record(message: str) -> NoReturn:
     raise DocumentError("bad_record", message)
 
 
 def parse_messages(value: Any) -> tuple[Message, ...]:
     """A list of turns. Raises DocumentError bad_record, or unsupported where a turn holds more than text."""
     if not isinstance(value, list) or not value:
-        _bad('messages must be a list of {"role": ..., "content": ...} with at least one in it')
+        bad_record('messages must be a list of {"role": ..., "content": ...} with at least one in it')
     return tuple(_parse_message(item, number) for number, item in enumerate(value, 1))
 
 
 def _parse_message(item: Any, number: int) -> Message:
     if not isinstance(item, dict):
-        _bad(f'message {number} must be an object {{"role": ..., "content": ...}}')
+        bad_record(f'message {number} must be an object {{"role": ..., "content": ...}}')
     role = item.get("role")
     if not isinstance(role, str) or role not in ROLES:
-        _bad(f"message {number}: role must be one of {', '.join(ROLES)}")
+        bad_record(f"message {number}: role must be one of {', '.join(ROLES)}")
     for key in ("tool_calls", "function_call", "audio"):
         if item.get(key):
             raise DocumentError("unsupported", f"message {number}: {key} cannot be honoured; leave it out")
@@ -60,16 +60,16 @@ def _parse_content(content: Any, number: int) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        _bad(f"message {number}: content must be a string or a list of text parts")
+        bad_record(f"message {number}: content must be a string or a list of text parts")
     texts: list[str] = []
     for part in content:
         if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-            _bad(f'message {number}: a part of content must be {{"type": "text", "text": ...}}')
+            bad_record(f'message {number}: a part of content must be {{"type": "text", "text": ...}}')
         if part["type"] != "text":
             message = f"message {number}: content of type {part['type'][:40]} cannot be read; only text can"
             raise DocumentError("unsupported", message)
         if not isinstance(part.get("text"), str):
-            _bad(f"message {number}: text of a part must be a string")
+            bad_record(f"message {number}: text of a part must be a string")
         texts.append(part["text"])
     return "".join(texts)
 
@@ -82,7 +82,7 @@ def parse_body(record: Mapping[str, Any]) -> tuple[tuple[Message, ...], dict[str
         raise DocumentError("unsupported", f"url must be {URL}; nothing else is answered here")
     body = record.get("body")
     if not isinstance(body, dict):
-        _bad("body must be an object")
+        bad_record("body must be an object")
     sampling = _parse_sampling(body)
     return parse_messages(body.get("messages")), sampling
 
@@ -99,5 +99,5 @@ def _parse_sampling(body: Mapping[str, Any]) -> dict[str, object]:
     try:
         sampling_from_record(SamplingSection(), sampling)
     except UsageError as error:
-        _bad(f"body.{error}")
+        bad_record(f"body.{error}")
     return sampling
