@@ -205,6 +205,9 @@ class EngineSection(Section):
     """What computes between the matrix products. native: C code, compiled once for this machine (needs a C compiler);
     triton: our own kernels, on CUDA; auto: native on a CPU and triton on CUDA where they can be had, else torch; what
     was chosen is printed."""
+    deterministic: bool = False
+    """The same bytes for a document whatever else is in the pile, in whatever order and batch. On a CPU with AVX-512;
+    refused elsewhere."""
     threads: int | None = Field(default=None, ge=1)
     """CPU threads. Default: torch's own choice."""
     block_size: int = Field(default=16, ge=1, le=1024)

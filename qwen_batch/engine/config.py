@@ -13,7 +13,7 @@ import torch
 
 from qwen_batch.errors import ModelError, UsageError
 from qwen_batch.model.config import ModelConfig
-from qwen_batch.model.native import NativeLibrary, can_run, load_native
+from qwen_batch.model.native_library import NativeLibrary, can_run, load_native
 
 Device = Literal["auto", "cpu", "cuda"]
 DType = Literal["auto", "float32", "bfloat16", "float16"]
@@ -37,6 +37,7 @@ class EngineConfig:
     max_num_batched_tokens: int = 2048
     max_model_len: int | None = None  # tokens; None: the model's window
     share_prefixes: bool = True
+    deterministic: bool = False  # the same bytes whatever the batch
     output_reserve: float = 1.0  # share of max_tokens for which admission keeps blocks; below 1 may preempt
 
     def __post_init__(self) -> None:

@@ -103,7 +103,9 @@ class Engine:
         device = resolve_device(config.device)
         dtype = resolve_dtype(config.dtype, device)
         native, backend = resolve_backend(config.backend, read_config(folder), dtype, device, config.block_size)
-        decoder = Decoder.load(folder, dtype, device, native, use_triton=backend == "triton")
+        decoder = Decoder.load(
+            folder, dtype, device, native, use_triton=backend == "triton", deterministic=config.deterministic
+        )
         return cls(decoder, ChatTokenizer.load(folder), config, backend)
 
     @property
@@ -114,9 +116,10 @@ class Engine:
     def describe(self) -> str:
         """One line on what runs: device, backend, precision, memory."""
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
+        exact = ", deterministic" if self.config.deterministic else ""
         size, count = self.config.block_size, self._blocks.num_blocks
         return (
-            f"device {self.device.type}{threads}, backend {self.backend}, {self.precision}, "
+            f"device {self.device.type}{threads}, backend {self.backend}, {self.precision}{exact}, "
             f"window {self.max_model_len:,} tokens, KV memory {count:,} blocks of {size} tokens"
         )
 

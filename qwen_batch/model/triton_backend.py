@@ -5,7 +5,7 @@ Nothing here waits for the device. Unproven on a card; in Triton's interpreter i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +25,7 @@ from qwen_batch.model.attention import StepInput
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.rope import Rope
+from qwen_batch.model.shared_prefix import find_shared_prefixes
 from qwen_batch.model.weights import LayerWeights
 
 # A prefix is read once for all when so many sequences share it and it has so many tokens: below that, the second pass
@@ -166,7 +167,15 @@ def _plan_decodes(
     kv_heads, group, head_dim = shape
     processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
     tables = [step.block_lists[seq] for seq in rows] if step.block_lists else []
-    shared = list(find_shared_prefixes(tables, [step.context_lens[seq] for seq in rows], block_size))
+    shared = list(
+        find_shared_prefixes(
+            tables,
+            [step.context_lens[seq] for seq in rows],
+            block_size,
+            min_branches=MIN_BRANCHES,
+            min_tokens=MIN_PREFIX_TOKENS,
+        )
+    )
     starts = [0] * len(rows)
     for members, length in shared:
         for row in members:
@@ -188,28 +197,6 @@ def _plan_decodes(
         else None,
         num_prefix_splits=decode.choose_splits(len(shared), kv_heads, longest, processors) if shared else 0,
     )
-
-
-def find_shared_prefixes(
-    tables: Sequence[Sequence[int]], context_lens: Sequence[int], block_size: int
-) -> Iterator[tuple[list[int], int]]:
-    """Rows whose block tables begin with the same blocks, and the length of that beginning in tokens.
-
-    Each row is in one group at most and keeps at least one key of its own.
-    """
-    by_first: dict[int, list[int]] = {}
-    for row, table in enumerate(tables):
-        by_first.setdefault(table[0], []).append(row)
-    for members in by_first.values():
-        if len(members) < MIN_BRANCHES:
-            continue
-        first = tables[members[0]]
-        limit = min((context_lens[row] - 1) // block_size for row in members)
-        count = 0
-        while count < limit and all(tables[row][count] == first[count] for row in members):
-            count += 1
-        if count * block_size >= MIN_PREFIX_TOKENS:
-            yield members, count * block_size
 
 
 def _ints(values: Sequence[int], device: torch.device) -> Tensor:

@@ -18,6 +18,7 @@ from torch import Tensor
 from qwen_batch.errors import ModelError
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.linear import Linear, make_linear
+from qwen_batch.model.native_library import NativeLibrary
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ class _Loader:
     checkpoint: Checkpoint
     dtype: torch.dtype
     device: torch.device
+    native: NativeLibrary | None
 
     def read(self, names: Sequence[str], sizes: Sequence[int], *inner: int) -> Tensor:
         """Tensors [size, *inner] of these names, below one another in one new tensor."""
@@ -141,7 +143,7 @@ class _Loader:
         def linear(names: Sequence[str], sizes: Sequence[int], width: int, has_bias: bool) -> Linear:
             weight = self.read([f"{name}.weight" for name in names], sizes, width)
             bias = self.read([f"{name}.bias" for name in names], sizes) if has_bias else None
-            return make_linear(weight, bias)
+            return make_linear(weight, bias, self.native)
 
         return LayerWeights(
             input_norm=self.read([at + "input_layernorm.weight"], [hidden]),
@@ -155,10 +157,12 @@ class _Loader:
         )
 
 
-def load_weights(folder: Path, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> Weights:
+def load_weights(
+    folder: Path, config: ModelConfig, dtype: torch.dtype, device: torch.device, native: NativeLibrary | None = None
+) -> Weights:
     """Read all weights. Peak memory is the model plus its largest tensor. Raises ModelError."""
     checkpoint = Checkpoint.open(folder)
-    loader = _Loader(checkpoint, dtype, device)
+    loader = _Loader(checkpoint, dtype, device, native)
     embedding = loader.read(["model.embed_tokens.weight"], [config.vocab_size], config.hidden_size)
     layers = tuple(loader.read_layer(config, index) for index in range(config.num_layers))
     norm = loader.read(["model.norm.weight"], [config.hidden_size])
@@ -166,4 +170,4 @@ def load_weights(folder: Path, config: ModelConfig, dtype: torch.dtype, device: 
     if not config.tie_word_embeddings:
         head = loader.read(["lm_head.weight"], [config.vocab_size], config.hidden_size)
     checkpoint.check_all_used()
-    return Weights(embedding, layers, norm, make_linear(head))
+    return Weights(embedding, layers, norm, make_linear(head, native=native))
