@@ -27,11 +27,23 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """A cell that takes more than one place: its first row and column, from 0, and how many it takes of each."""
+
+    row: int
+    column: int
+    num_rows: int
+    num_columns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A table of a page, row by row; a cell without text is ''."""
 
     rows: tuple[tuple[str, ...], ...]
     bbox: BBox | None = None
+    spans: tuple[Span, ...] = ()  # a merged cell's text stands in its first place, its other places are ''
+    header_rows: int = 1  # rows at the top that name the columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +95,8 @@ class CleanSteps:
     unicode: bool = True
     headers_footers: bool = True
     page_numbers: bool = True
+    line_numbers: bool = True
+    footnotes: bool = True
     join_lines: bool = True
     tables: bool = True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from qwen_batch.clean.cells import join_cells
+from qwen_batch.clean.footnotes import mark_footnotes
 from qwen_batch.clean.headers import remove_headers
 from qwen_batch.clean.join import Piece, join_entries, keep_entries
 from qwen_batch.clean.line_numbers import remove_line_numbers
@@ -34,6 +35,8 @@ def clean_document(document: Document, settings: CleanSteps) -> CleanDocument:
         pages = kept
         removed.extend(taken)
     entries = document_entries(pages)
+    if settings.footnotes:
+        entries = mark_footnotes(entries)
     pieces = join_entries(entries) if settings.join_lines else keep_entries(entries)
     text, clean_pages, starts = _assemble(pages, pieces)
     return CleanDocument(
@@ -62,7 +65,7 @@ def _steps(settings: CleanSteps) -> tuple[Step, ...]:
     """The steps that the job wants, in their order: what follows compares normal forms."""
     wanted: tuple[tuple[bool, Step], ...] = (
         (settings.unicode, normalise_pages),
-        (settings.page_numbers, remove_line_numbers),
+        (settings.line_numbers, remove_line_numbers),
         (settings.headers_footers, remove_headers),
         (settings.page_numbers, remove_page_numbers),
         (settings.join_lines, join_cells),
