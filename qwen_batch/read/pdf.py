@@ -16,6 +16,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from qwen_batch.errors import DocumentError
+from qwen_batch.read.bidi import in_logical_order
 from qwen_batch.read.kinds import kind_name, sniff
 from qwen_batch.read.ocr import Recogniser, is_garbled
 from qwen_batch.read.order import in_reading_order
@@ -126,7 +127,7 @@ def _read_page(document: Any, page_number: int, tables: bool, recogniser: Recogn
 def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) -> _ReadPage:
     width, height = page.get_size()
     placement = placement_of(page, width, height)
-    chars = read_chars(textpage, placement)
+    chars = in_logical_order(read_chars(textpage, placement))
     has_text = any(not char.text.isspace() for char in chars)
     marks = read_marks(page, placement, tables and has_text) if tables or not has_text else Marks((), 0, 0.0)
     found = _read_tables(marks, chars) if has_text and tables else ()

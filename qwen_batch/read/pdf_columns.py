@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from qwen_batch.read.bidi import words_in_order
 from qwen_batch.read.pdf_chars import DIVIDED, Char
 from qwen_batch.read.table_heads import count_header_rows
 from qwen_batch.records import BBox, Span, Table
@@ -205,7 +206,7 @@ def _cells(row: Row, dividers: Sequence[float]) -> tuple[tuple[str, ...], list[t
         if last > column and not any(map(_is_leader, piece)):
             wide.append((column, last - column + 1))
         cells[column] += [word.text for word in piece]
-    return tuple(" ".join(cell) for cell in cells), wide
+    return tuple(" ".join(words_in_order(cell)) for cell in cells), wide
 
 
 def _pieces_between(row: Row, dividers: Sequence[float]) -> Iterator[Row]:
