@@ -57,6 +57,7 @@ class Page:
     height: float | None = None  # points
     needs_ocr: bool = False  # the page shows something (an image) but has no text
     ocr_confidence: float | None = None  # 0 to 1, mean over characters; None: the text is the document's own
+    written_down: bool = False  # lines run from the top down and follow each other from right to left
     paragraphs: bool = False  # each line is a whole paragraph or list item, as office formats keep them
 
     @property

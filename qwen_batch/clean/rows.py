@@ -119,7 +119,7 @@ def _iter_printed(page: Page) -> Iterator[Entry]:
                 waiting.remove(table)
                 yield Placed(table, page.page_number)
         elif line.text.strip():
-            yield _printed_row(line, page.page_number, width)
+            yield _printed_row(line if not page.written_down else _turned(line, width), page.page_number, width)
     for table in waiting:
         yield Placed(table, page.page_number)
 
@@ -153,6 +153,14 @@ def _merged(row: Row, after: Row) -> Row:
     glue = " " if after.x0 - row.x1 > WORD_SPACE * larger.size else ""
     text = row.text + glue + after.text
     return dataclasses.replace(base, text=text, x0=row.x0, x1=max(row.x1, after.x1))
+
+
+def _turned(line: Line, width: float) -> Line:
+    """A line that runs down the page, as if it ran across."""
+    if line.bbox is None:
+        return line
+    x0, top, x1, bottom = line.bbox
+    return dataclasses.replace(line, bbox=(top, width - x1, bottom, width - x0))
 
 
 def _printed_row(line: Line, page_number: int, width: float) -> Row:

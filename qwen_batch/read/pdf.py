@@ -24,6 +24,7 @@ from qwen_batch.read.pdf_chars import Char, iter_line_chars, make_line, placemen
 from qwen_batch.read.pdf_columns import find_columns
 from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_tables import Marks, fill_grid, find_grids, read_marks
+from qwen_batch.read.vertical import in_columns, is_written_down
 from qwen_batch.records import Page, Table
 
 SCAN_SHARE = 0.3  # of the page; a textless page that an image covers this far is a scan
@@ -152,7 +153,10 @@ def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) ->
         )
     is_scan = not lines and marks.image_area >= SCAN_SHARE * width * height
     may_be_read = not lines and (marks.image_area >= IMAGE_SHARE * width * height or marks.num_objects >= DRAWN_OBJECTS)
-    page_read = Page(page_number, lines, found, width, height, is_scan)
+    written_down = is_written_down(lines)
+    if written_down:
+        lines = in_columns(lines, width)
+    page_read = Page(page_number, lines, found, width, height, is_scan, written_down=written_down)
     return _ReadPage(page_read, marks.num_objects, may_be_read=may_be_read)
 
 
