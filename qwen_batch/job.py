@@ -122,6 +122,10 @@ class CleanSection(Section):
     """Take out page numbers that count up with the pages."""
     line_numbers: bool = True
     """Take out line numbers that count down the margin."""
+    watermarks: bool = True
+    """Take out large or slanted words that are printed over the text; a warning names them."""
+    stamps: bool = True
+    """Take out the filing lines of courts, and numbers that count through a production."""
     footnotes: bool = True
     """Set footnotes apart, so that a paragraph that they interrupt goes on. They stay in the text."""
     join_lines: bool = True

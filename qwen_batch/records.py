@@ -97,6 +97,8 @@ class CleanSteps:
     headers_footers: bool = True
     page_numbers: bool = True
     line_numbers: bool = True
+    watermarks: bool = True
+    stamps: bool = True
     footnotes: bool = True
     join_lines: bool = True
     tables: bool = True
