@@ -119,7 +119,15 @@ class CleanSection(Section):
     headers_footers: bool = True
     """Take out lines that repeat at the same place over the pages."""
     page_numbers: bool = True
-    """Take out page numbers that count up with the pages, and line numbers that count down the margin."""
+    """Take out page numbers that count up with the pages."""
+    line_numbers: bool = True
+    """Take out line numbers that count down the margin."""
+    watermarks: bool = True
+    """Take out large or slanted words that are printed over the text; a warning names them."""
+    stamps: bool = True
+    """Take out the filing lines of courts, and numbers that count through a production."""
+    footnotes: bool = True
+    """Set footnotes apart, so that a paragraph that they interrupt goes on. They stay in the text."""
     join_lines: bool = True
     """Rebuild paragraphs from printed lines: hyphens, and Chinese without a space."""
     tables: bool = True
