@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -57,7 +58,15 @@ class CallBook:
     """Every call that is wanted and not answered yet."""
 
     def __init__(
-        self, engine: Engine, memory: CallMemory, *, model_sha256: str, precision: str, run_id: str, window: int
+        self,
+        engine: Engine,
+        memory: CallMemory,
+        *,
+        model_sha256: str,
+        precision: str,
+        run_id: str,
+        window: int,
+        stage: Callable[[str], AbstractContextManager[None]] = lambda name: nullcontext(),
     ) -> None:
         self._engine = engine
         self._memory = memory
@@ -65,6 +74,7 @@ class CallBook:
         self._precision = precision
         self._run_id = run_id
         self._window = window  # calls that wait in the engine
+        self._stage = stage  # whose time it is
         self._ready: list[tuple[int, int, int, str]] = []  # heap of (-priority, -level, order, key)
         self._order = 0
         self._asked: dict[str, list[Asked]] = {}  # key -> who wants it, first the one whose request is run
@@ -103,8 +113,10 @@ class CallBook:
             self._engine.add(dataclasses.replace(self._asked[key][0].request, request_id=key))
         if not self._engine.has_unfinished:
             return
-        done = self._engine.step()
-        self._memory.add_completions([self._call(c) for c in done if c.finish_reason != "error"])
+        with self._stage("schedule"):
+            done = self._engine.step()
+        with self._stage("keep"):
+            self._memory.add_completions([self._call(c) for c in done if c.finish_reason != "error"])
         for completion in done:
             for asked in self._asked.pop(completion.request_id):
                 renamed = dataclasses.replace(completion, request_id=asked.request.request_id)

@@ -189,9 +189,13 @@ def show(
     rows: Annotated[int, typer.Option(min=0, help="Print the first N answers.")] = 3,
 ) -> None:
     """Summarise the table of an output folder."""
+    from qwen_batch.operate.stages import format_busy
+    from qwen_batch.write.audit import last_event
     from qwen_batch.write.report import format_table, iter_answers, summarize
 
-    typer.echo(format_table(summarize(folder), iter_answers(folder, rows)))
+    event = last_event(folder / "audit", "run_finished") or {}
+    device = format_busy(event.get("stage_seconds"))
+    typer.echo(format_table(summarize(folder), iter_answers(folder, rows), device))
 
 
 @app.command()

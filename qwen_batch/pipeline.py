@@ -14,7 +14,7 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,13 +26,14 @@ from qwen_batch.answer.rows import RunFacts, answered_row, failed_row
 from qwen_batch.answer.source_check import SourceCheck
 from qwen_batch.calls import Answered, CallBook
 from qwen_batch.errors import DocumentError, QwenBatchError, UsageError
-from qwen_batch.feed import Exhausted, Feed, PlannerWanted, Ready, Unchanged
+from qwen_batch.feed import Event, Exhausted, Feed, PlannerWanted, Ready, Unchanged
 from qwen_batch.job import Job
 from qwen_batch.model.registry import ModelFiles, model_sha256, resolve_model
 from qwen_batch.operate.lock import OutputLock
 from qwen_batch.operate.metrics import Metrics, open_metrics
 from qwen_batch.operate.progress import Progress, ProgressState, open_progress
 from qwen_batch.operate.signals import StopFlag
+from qwen_batch.operate.stages import StageClock, StageTimes
 from qwen_batch.operate.summary import RunSummary
 from qwen_batch.plan.task import plan_failure
 from qwen_batch.plan.tree import DocumentTask, Planner
@@ -106,6 +107,7 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
             if job.input.missing == "drop" and not options.inputs and options.limit is None:
                 end["dropped"] = drop_missing(sink, feed)
             end["documents"] = run.counts()
+            end["stage_seconds"] = {name: round(spent, 3) for name, spent in run.times().seconds.items()}
         sink.close()
         if job.output.format == "openai-batch" and not options.to_stdout:
             write_openai_batch(folder / "results", folder / "openai-batch.jsonl")
@@ -169,6 +171,8 @@ class _Run:
         self._engine: Engine | None = None
         self._calls: CallBook | None = None
         self._engine_since = 0.0
+        self._clock = StageClock()
+        self._device_seconds = 0.0  # of the engine, as far as the clock knows them
         self._prompt_opens_think = False
         self._filter = AnswerFilter(job.filter.words, job.filter.patterns, job.filter.action)
         self._source_check: SourceCheck | None = None
@@ -187,18 +191,24 @@ class _Run:
         """Until every document has its row."""
         while not (self._feed_exhausted and not self._under_way and not self._suspects):
             self._stop.raise_if_requested()
-            self._timed("feed", self._take_documents)
-            self._take_a_suspect()
-            self._timed("compute", self._compute)
-            self._timed("write", self._keep_rows)
+            with self._clock.stage("take"):
+                self._take_documents()
+                self._take_a_suspect()
+            with self._clock.stage("answer"):
+                self._compute()
+            with self._clock.stage("write"):
+                self._keep_rows()
             state = self._state()
             self._progress.update(state)
-            self._metrics.update(state, time.monotonic() - self._engine_since if self._engine else 0.0)
+            self._metrics.update(state, self.times())
+        self._clock.stop()
 
-    def _timed(self, stage: str, work: Callable[[], None]) -> None:
-        started = time.monotonic()
-        work()
-        self._metrics.add_stage(stage, time.monotonic() - started)
+    def times(self) -> StageTimes:
+        """Where the time has gone so far."""
+        device = self._engine.stats.device_seconds if self._engine is not None else 0.0
+        self._clock.move(device - self._device_seconds, "schedule", "device")
+        self._device_seconds = device
+        return self._clock.times()
 
     def _take_documents(self) -> None:
         """Take what the feed has while there is room for more calls; wait only when there is nothing else to do."""
@@ -206,7 +216,7 @@ class _Run:
         while not self._feed_exhausted and (self._calls is None or self._calls.num_open < room):
             if len(self._finished) >= MAX_ROWS_AT_ONCE:
                 return
-            event = self._feed.get(0 if self._under_way or self._finished else IDLE_SECONDS)
+            event = self._next_event()
             if event is None:
                 return
             if isinstance(event, Ready):
@@ -217,11 +227,18 @@ class _Run:
                 self._statuses[event.status] += 1
                 self._metrics.add_unchanged(event.status)
             elif isinstance(event, PlannerWanted):
-                event.reply.set_result(self._load_model())
+                with self._clock.stage("load"):
+                    event.reply.set_result(self._load_model())
             elif isinstance(event, Exhausted):
                 self._feed_exhausted = True
                 if event.error is not None:
                     raise event.error
+
+    def _next_event(self) -> Event | None:
+        if self._under_way or self._finished:
+            return self._feed.get(0)
+        with self._clock.stage("feed"):
+            return self._feed.get(IDLE_SECONDS)
 
     def _load_model(self) -> Planner:
         # Here and not above: nothing of this is needed, and paid for, before there is something to compute.
@@ -244,6 +261,7 @@ class _Run:
             precision=engine.precision,
             run_id=self._facts.run_id,
             window=engine.config.max_num_seqs,
+            stage=self._clock.stage,
         )
         self._engine, self._engine_since = engine, time.monotonic()
         self._source_check = self._load_source_check()
@@ -305,7 +323,8 @@ class _Run:
     def _compute(self) -> None:
         """One step of the engine; then its completions become next calls or rows."""
         if self._begun:
-            self._sink.begin(self._begun)
+            with self._clock.stage("keep"):
+                self._sink.begin(self._begun)
             self._begun.clear()
         if self._calls is not None and self._calls.has_work:
             for answered in self._calls.advance():
@@ -393,6 +412,7 @@ class _Run:
             wall_seconds=wall_seconds,
             table=table,
             error_types=dict(self._error_types),
+            stage_seconds=self.times().seconds,
         )
 
 
