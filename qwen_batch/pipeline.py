@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from qwen_batch.answer.filters import AnswerFilter
 from qwen_batch.answer.parse import parse_answer
 from qwen_batch.answer.rows import RunFacts, answered_row, failed_row
 from qwen_batch.answer.source_check import SourceCheck
-from qwen_batch.calls import Answered, CallBook
+from qwen_batch.calls import Answered, CallBook, Prepared
 from qwen_batch.errors import DocumentError, QwenBatchError, UsageError
 from qwen_batch.feed import Event, Exhausted, Feed, PlannerWanted, Ready, Unchanged
 from qwen_batch.job import Job
@@ -100,7 +101,8 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
         feed = stack.enter_context(
             Feed(items, job, facts, sink, limit=options.limit, retry_failed=options.retry_failed)
         )
-        run = _Run(job, model, facts, sink, feed, stop, progress, metrics)
+        writer = stack.enter_context(ThreadPoolExecutor(1, "writer"))  # ends before the sink is closed
+        run = _Run(job, model, facts, sink, feed, stop, progress, metrics, writer)
         asked = {"inputs": list(options.inputs), "limit": options.limit, "fresh": options.fresh}
         with recorded(sink, job, facts, {**asked, "retry_failed": options.retry_failed}) as end:
             run.run()
@@ -159,6 +161,7 @@ class _Run:
         stop: StopFlag,
         progress: Progress,
         metrics: Metrics,
+        writer: ThreadPoolExecutor,
     ) -> None:
         self._job = job
         self._model = model
@@ -168,6 +171,7 @@ class _Run:
         self._stop = stop
         self._progress = progress
         self._metrics = metrics
+        self._writer = writer  # one thread: what it is given is done in order
         self._engine: Engine | None = None
         self._calls: CallBook | None = None
         self._engine_since = 0.0
@@ -177,7 +181,9 @@ class _Run:
         self._filter = AnswerFilter(job.filter.words, job.filter.patterns, job.filter.action)
         self._source_check: SourceCheck | None = None
         self._under_way: dict[DocumentTask, Ready] = {}
-        self._begun: list[str] = []  # documents under way that the journal does not know of as such
+        self._arrived: list[DocumentTask] = []  # documents under way that the journal does not know of as such
+        self._beginning: tuple[list[DocumentTask], Future[list[list[Prepared]]]] | None = None  # that it is told of
+        self._writing: Future[None] | None = None  # rows of the step before
         self._suspects: list[tuple[DocumentTask, Ready]] = []  # were in flight when a run died: one at a time, last
         self._finished: list[tuple[ResultRow, str]] = []  # rows that are not durable yet
         self._num_warned: Counter[DocumentTask] = Counter()
@@ -201,6 +207,8 @@ class _Run:
             state = self._state()
             self._progress.update(state)
             self._metrics.update(state, self.times())
+        with self._clock.stage("write"):
+            self._wait_for_rows()
         self._clock.stop()
 
     def times(self) -> StageTimes:
@@ -213,7 +221,7 @@ class _Run:
     def _take_documents(self) -> None:
         """Take what the feed has while there is room for more calls; wait only when there is nothing else to do."""
         room = 2 * self._job.engine.max_num_seqs
-        while not self._feed_exhausted and (self._calls is None or self._calls.num_open < room):
+        while not self._feed_exhausted and self._num_asking() < room:
             if len(self._finished) >= MAX_ROWS_AT_ONCE:
                 return
             event = self._next_event()
@@ -233,6 +241,11 @@ class _Run:
                 self._feed_exhausted = True
                 if event.error is not None:
                     raise event.error
+
+    def _num_asking(self) -> int:
+        """Calls that are open, and documents whose calls will be."""
+        coming = len(self._arrived) + len(self._beginning[0] if self._beginning else ())
+        return coming + (self._calls.num_open if self._calls else 0)
 
     def _next_event(self) -> Event | None:
         if self._under_way or self._finished:
@@ -261,6 +274,7 @@ class _Run:
             precision=engine.precision,
             run_id=self._facts.run_id,
             window=engine.config.max_num_seqs,
+            submit=self._writer.submit,
             stage=self._clock.stage,
         )
         self._engine, self._engine_since = engine, time.monotonic()
@@ -314,19 +328,43 @@ class _Run:
             self._ask(task, ready)
 
     def _ask(self, task: DocumentTask, ready: Ready) -> None:
-        assert self._calls is not None
-        self._begun.append(task.document.doc_id)
+        self._arrived.append(task)
         self._under_way[task] = ready
         self._warn(task)
-        self._calls.ask(task, task.requests())
+
+    def _begin_arrived(self) -> None:
+        """Ask about documents once the journal knows that they are under way.
+
+        It is told while the device works on others; only when there are none, we wait for it.
+        """
+        assert self._calls is not None
+        while self._beginning is not None or self._arrived:
+            if self._beginning is None:
+                tasks, self._arrived = self._arrived, []
+                self._calls.forget_recent()
+                self._beginning = tasks, self._writer.submit(self._note_begin, tasks)
+            tasks, begun = self._beginning
+            if self._calls.has_work and not begun.done():
+                return
+            with self._clock.stage("keep"):
+                prepared = begun.result()
+            self._beginning = None
+            for task, calls in zip(tasks, prepared, strict=True):
+                self._calls.ask_prepared(task, calls)
+
+    def _note_begin(self, tasks: list[DocumentTask]) -> list[list[Prepared]]:
+        """Let the journal know of documents, and ask it what it knows of their calls. Runs in the writer's thread."""
+        assert self._calls is not None
+        self._sink.begin([task.document.doc_id for task in tasks])
+        return [self._calls.prepare(task.requests()) for task in tasks]
 
     def _compute(self) -> None:
-        """One step of the engine; then its completions become next calls or rows."""
-        if self._begun:
-            with self._clock.stage("keep"):
-                self._sink.begin(self._begun)
-            self._begun.clear()
-        if self._calls is not None and self._calls.has_work:
+        """One step of the engine; then completions become next calls or rows."""
+        if self._calls is None:
+            return
+        with self._clock.stage("take"):
+            self._begin_arrived()
+        if self._calls.has_work:
             for answered in self._calls.advance():
                 self._take_answer(answered)
 
@@ -367,11 +405,21 @@ class _Run:
         self._tokens.update(prompt=row.prompt_tokens, completion=row.completion_tokens, cached=row.cached_tokens)
 
     def _keep_rows(self) -> None:
-        """Make the rows of this step durable, all in one transaction."""
+        """Have the rows of this step made durable, all in one transaction, while the device goes on."""
+        self._wait_for_rows()
         rows, self._finished = self._finished, []
+        self._writing = self._writer.submit(self._write, rows)
+
+    def _write(self, rows: list[tuple[ResultRow, str]]) -> None:
         if rows:
             self._sink.add_rows(rows)
         self._sink.tick()
+
+    def _wait_for_rows(self) -> None:
+        """Those of the step before. Raises what went wrong with them."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
 
     def _warn(self, task: DocumentTask) -> None:
         """Log the task's warnings that are new."""

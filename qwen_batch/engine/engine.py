@@ -54,7 +54,7 @@ class EngineStats:
     num_preemptions: int
     num_computed_tokens: int  # through the model, prompts and outputs
     num_cached_tokens: int  # prompt tokens that did not have to be computed
-    device_seconds: float  # in steps of the model, up to the tokens that came out
+    device_seconds: float = 0.0  # in steps of the model, up to the tokens that came out
 
 
 class Engine:
