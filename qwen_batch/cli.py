@@ -251,6 +251,9 @@ def bench(
     requests: Annotated[int, typer.Option(min=1, help="Of each workload, at most.")] = 16,
     full: Annotated[bool, typer.Option("--full", help="All requests of each workload; takes long on a CPU.")] = False,
     baseline_requests: Annotated[int, typer.Option(min=1, help="Of these, for one-by-one transformers.")] = 4,
+    agreement_requests: Annotated[
+        int, typer.Option(min=0, help="Of these, to compare first tokens on with transformers in float32; 0: none.")
+    ] = 16,
     rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds; medians are compared.")] = 3,
     seed: Annotated[int, typer.Option(help="Of the requests.")] = 0,
     overrides: Annotated[
@@ -286,6 +289,7 @@ def bench(
         threads=threads,
         rounds=rounds,
         sampled_requests=baseline_requests,
+        agreement_requests=agreement_requests,
         seed=seed,
         settings=_pairs("--set", overrides),
     )

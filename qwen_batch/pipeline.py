@@ -1,7 +1,10 @@
 """The whole run on one page: read -> clean -> plan -> generate -> answer -> write.
 
     feed thread    inputs -> unfinished ones -> child processes (read, clean) -> planner -> queue
-    main thread    queue -> calls -> engine step -> completions (durable) -> next calls or a row (durable) -> table
+    main thread    queue -> calls -> engine step -> completions -> next calls or a finished document
+    writer thread  completions -> journal; finished documents -> answers -> rows -> journal, table
+
+A completion comes to the main thread a step after the device had it: when the journal has it.
 
 Only what has to be computed needs the model: torch and the weights are loaded when the first such document comes.
 """
@@ -65,6 +68,15 @@ class RunOptions:
     retry_failed: bool = False  # compute failed documents again
     quiet: bool = False
     metrics_file: str | None = None  # instead of the job's
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A document that waits for its row."""
+
+    ready: Ready
+    result: Completion | Failure
+    task: DocumentTask | None  # None: it was never asked about
 
 
 def run_job(job: Job, options: RunOptions) -> RunSummary:
@@ -183,9 +195,9 @@ class _Run:
         self._under_way: dict[DocumentTask, Ready] = {}
         self._arrived: list[DocumentTask] = []  # documents under way that the journal does not know of as such
         self._beginning: tuple[list[DocumentTask], Future[list[list[Prepared]]]] | None = None  # that it is told of
-        self._writing: Future[None] | None = None  # rows of the step before
+        self._writing: Future[list[ResultRow]] | None = None  # rows of the step before
         self._suspects: list[tuple[DocumentTask, Ready]] = []  # were in flight when a run died: one at a time, last
-        self._finished: list[tuple[ResultRow, str]] = []  # rows that are not durable yet
+        self._finished: list[Finished] = []  # documents whose rows nobody is making yet
         self._num_warned: Counter[DocumentTask] = Counter()
         self._feed_exhausted = False
         self._statuses: Counter[str] = Counter()
@@ -310,11 +322,11 @@ class _Run:
         self._num_known += 1
         task = ready.outcome
         if isinstance(task, Failure):
-            self._finish(ready, task, None)
+            self._finished.append(Finished(ready, task, None))
             return
         deaths = self._sink.deaths(task.document.doc_id)
         if deaths >= MAX_DEATHS:
-            self._finish(ready, _quarantined(task, deaths), None)
+            self._finished.append(Finished(ready, _quarantined(task, deaths), None))
         elif deaths:
             self._suspects.append((task, ready))
         else:
@@ -375,51 +387,46 @@ class _Run:
         self._warn(task)
         if task.is_done:
             del self._num_warned[task]
-            self._finish(self._under_way.pop(task), task.result, task)
-
-    def _finish(self, ready: Ready, result: Completion | Failure, task: DocumentTask | None) -> None:
-        outcome: Answer | Failure
-        if isinstance(result, Failure):
-            outcome = result
-        else:
-            assert task is not None
-            try:
-                outcome = self._checked_answer(result, task.document)
-            except DocumentError as error:
-                outcome = replace(plan_failure(task.document, error), stage="answer")
-        self._add_row(ready, outcome, task)
-
-    def _add_row(self, ready: Ready, result: Answer | Failure, task: DocumentTask | None) -> None:
-        started_at, finished_at = ready.started_at, datetime.datetime.now(datetime.UTC)
-        if isinstance(result, Failure):
-            logger.warning("%s: failed: %s: %s", result.doc_id, result.error_type, result.error)
-            self._error_types[result.error_type] += 1
-            row = failed_row(result, self._facts, task=task, started_at=started_at, finished_at=finished_at)
-        else:
-            assert task is not None
-            row = answered_row(task, result, self._facts, started_at=started_at, finished_at=finished_at)
-        self._finished.append((row, ready.key))
-        self._statuses[row.status] += 1
-        tokens = (row.prompt_tokens, row.completion_tokens, row.cached_tokens)
-        self._metrics.add_row(row.status, (finished_at - started_at).total_seconds(), tokens)
-        self._tokens.update(prompt=row.prompt_tokens, completion=row.completion_tokens, cached=row.cached_tokens)
+            self._finished.append(Finished(self._under_way.pop(task), task.result, task))
 
     def _keep_rows(self) -> None:
-        """Have the rows of this step made durable, all in one transaction, while the device goes on."""
+        """Have the rows of this step made and kept, all in one transaction, while the device goes on."""
         self._wait_for_rows()
-        rows, self._finished = self._finished, []
-        self._writing = self._writer.submit(self._write, rows)
+        finished, self._finished = self._finished, []
+        self._writing = self._writer.submit(self._write, finished)
 
-    def _write(self, rows: list[tuple[ResultRow, str]]) -> None:
+    def _write(self, finished: list[Finished]) -> list[ResultRow]:
+        """In the writer's thread: answers are parsed and checked, and their rows are durable when it returns."""
+        rows = [(self._row(document), document.ready.key) for document in finished]
         if rows:
             self._sink.add_rows(rows)
         self._sink.tick()
+        return [row for row, _ in rows]
+
+    def _row(self, finished: Finished) -> ResultRow:
+        result, task, started_at = finished.result, finished.task, finished.ready.started_at
+        if isinstance(result, Completion):
+            assert task is not None
+            try:
+                answer = self._checked_answer(result, task.document)
+                now = datetime.datetime.now(datetime.UTC)
+                return answered_row(task, answer, self._facts, started_at=started_at, finished_at=now)
+            except DocumentError as error:
+                result = replace(plan_failure(task.document, error), stage="answer")
+        logger.warning("%s: failed: %s: %s", result.doc_id, result.error_type, result.error)
+        now = datetime.datetime.now(datetime.UTC)
+        return failed_row(result, self._facts, task=task, started_at=started_at, finished_at=now)
 
     def _wait_for_rows(self) -> None:
         """Those of the step before. Raises what went wrong with them."""
         writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()
+        for row in writing.result() if writing is not None else ():
+            self._statuses[row.status] += 1
+            if row.error_type is not None:
+                self._error_types[row.error_type] += 1
+            tokens = (row.prompt_tokens, row.completion_tokens, row.cached_tokens)
+            self._metrics.add_row(row.status, (row.finished_at - row.started_at).total_seconds(), tokens)
+            self._tokens.update(prompt=row.prompt_tokens, completion=row.completion_tokens, cached=row.cached_tokens)
 
     def _warn(self, task: DocumentTask) -> None:
         """Log the task's warnings that are new."""

@@ -33,7 +33,6 @@ from qwen_batch.model.config import ModelConfig, read_config
 from qwen_batch.model.registry import resolve_model
 from qwen_batch.model.tokenizer import ChatTokenizer
 
-AGREEMENT_REQUESTS = 32  # of a workload, at most
 AGREEMENT_ROUND = -1  # its texts are no timed round's
 _PYTHON = sys.executable
 _MACHINE = dataclasses.replace(KINDS[OURS], name="machine", adapter="machine.py")
@@ -50,6 +49,7 @@ class BenchOptions:
     threads: int | None = None  # of every engine; None: torch's own choice
     rounds: int = 3
     sampled_requests: int = 4  # for an engine that answers one at a time
+    agreement_requests: int = 16  # whose first tokens are compared with the reference; 0: none
     seed: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)  # of our engine: fields of EngineConfig, as YAML
 
@@ -71,13 +71,14 @@ class Bench:
     def compare(self, workload: AnyWorkload, competitors: Sequence[Competitor]) -> Comparison:
         """Measure one workload."""
         rounds = [workload.requests(self._tokenizer, self._options.seed, n) for n in range(self._options.rounds)]
-        sample = _spread(workload.requests(self._tokenizer, self._options.seed, AGREEMENT_ROUND), AGREEMENT_REQUESTS)
+        others = workload.requests(self._tokenizer, self._options.seed, AGREEMENT_ROUND)
+        sample = _spread(others, self._options.agreement_requests)
         with ExitStack() as stack:
             seats = [self._seat(competitor, rounds[0], stack) for competitor in competitors]
             machine = self._seat(Competitor(_MACHINE, _PYTHON, "", None), rounds[0], stack)
             self._report(f"{workload.name}: {len(rounds[0])} requests")
             for seat in seats:
-                seat.start(sample[0])
+                seat.start(others[0])
             self._agreement(seats, sample)
             self._rounds([*seats, machine], rounds)
             rates = [timing.counters for timing in machine.timings]
@@ -103,6 +104,8 @@ class Bench:
 
     def _agreement(self, seats: Sequence[Seat], sample: Sequence[BenchRequest]) -> None:
         """Which engines say what transformers in float32 says; before any clock."""
+        if not sample:
+            return
         with ExitStack() as stack:
             reference = self._seat(Competitor(_REFERENCE, _PYTHON, "", None), sample, stack, dtype="float32")
             expected = reference.first_tokens(sample)
