@@ -24,13 +24,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from qwen_batch.answer.filters import AnswerFilter
-from qwen_batch.answer.parse import parse_answer
-from qwen_batch.answer.rows import RunFacts, answered_row, failed_row
-from qwen_batch.answer.source_check import SourceCheck
+from qwen_batch.answer.rows import RunFacts
 from qwen_batch.calls import Answered, CallBook, Prepared
-from qwen_batch.errors import DocumentError, QwenBatchError, UsageError
+from qwen_batch.errors import QwenBatchError, UsageError
 from qwen_batch.feed import Event, Exhausted, Feed, PlannerWanted, Ready, Unchanged
+from qwen_batch.finish import Finished, Finisher
 from qwen_batch.job import Job
 from qwen_batch.model.registry import ModelFiles, model_sha256, resolve_model
 from qwen_batch.operate.lock import OutputLock
@@ -39,10 +37,9 @@ from qwen_batch.operate.progress import Progress, ProgressState, open_progress
 from qwen_batch.operate.signals import StopFlag
 from qwen_batch.operate.stages import StageClock, StageTimes
 from qwen_batch.operate.summary import RunSummary
-from qwen_batch.plan.task import plan_failure
 from qwen_batch.plan.tree import DocumentTask, Planner
 from qwen_batch.read.inputs import iter_inputs
-from qwen_batch.records import Answer, CleanDocument, Completion, Failure, Message, ResultRow
+from qwen_batch.records import Failure, ResultRow
 from qwen_batch.unattended import claim_folder, drop_missing, recorded
 from qwen_batch.write.in_flight import MAX_DEATHS
 from qwen_batch.write.jsonl import JsonlWriter, write_openai_batch
@@ -68,15 +65,6 @@ class RunOptions:
     retry_failed: bool = False  # compute failed documents again
     quiet: bool = False
     metrics_file: str | None = None  # instead of the job's
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A document that waits for its row."""
-
-    ready: Ready
-    result: Completion | Failure
-    task: DocumentTask | None  # None: it was never asked about
 
 
 def run_job(job: Job, options: RunOptions) -> RunSummary:
@@ -189,9 +177,7 @@ class _Run:
         self._engine_since = 0.0
         self._clock = StageClock()
         self._device_seconds = 0.0  # of the engine, as far as the clock knows them
-        self._prompt_opens_think = False
-        self._filter = AnswerFilter(job.filter.words, job.filter.patterns, job.filter.action)
-        self._source_check: SourceCheck | None = None
+        self._finisher = Finisher(job)
         self._under_way: dict[DocumentTask, Ready] = {}
         self._arrived: list[DocumentTask] = []  # documents under way that the journal does not know of as such
         self._beginning: tuple[list[DocumentTask], Future[list[list[Prepared]]]] | None = None  # that it is told of
@@ -276,8 +262,7 @@ class _Run:
         thinking = job.prompt.thinking == "on"
         if thinking and not engine.tokenizer.supports_thinking:
             logger.warning("prompt.thinking is on, but the chat template of %s has no such switch", self._model.name)
-        probe = engine.tokenizer.encode_chat((Message("user", "?"),), thinking)
-        self._prompt_opens_think = engine.tokenizer.prompt_opens_think(probe)
+        self._finisher.load(engine.tokenizer)
         self._facts = replace(self._facts, precision=engine.precision)
         self._calls = CallBook(
             engine,
@@ -290,43 +275,25 @@ class _Run:
             stage=self._clock.stage,
         )
         self._engine, self._engine_since = engine, time.monotonic()
-        self._source_check = self._load_source_check()
         planner = Planner(
-            engine.tokenizer, job, engine.max_model_len, answer_text=lambda completion: self._parse(completion).text
+            engine.tokenizer,
+            job,
+            engine.max_model_len,
+            answer_text=lambda completion: self._finisher.parse(completion).text,
         )
         for notice in planner.notices:
             logger.info("%s", notice)
         return planner
 
-    def _load_source_check(self) -> SourceCheck | None:
-        section = self._job.filter.source_check
-        if section.model is None:
-            return None
-        from qwen_batch.model.encoder import SentenceEncoder
-
-        encoder = SentenceEncoder.load(section.model, report=logger.info)
-        logger.info("answers are compared with their documents by %s", section.model)
-        return SourceCheck(encoder, section.min_similarity, section.action)
-
-    def _checked_answer(self, completion: Completion, document: CleanDocument) -> Answer:
-        """The answer as the table gets it. Raises DocumentError when a check lets it fail."""
-        answer = self._parse(completion)
-        if self._source_check is not None:
-            answer = self._source_check.apply(answer, document)
-        return self._filter.apply(answer)
-
-    def _parse(self, completion: Completion) -> Answer:
-        return parse_answer(completion, prompt_opens_think=self._prompt_opens_think)
-
     def _begin(self, ready: Ready) -> None:
         self._num_known += 1
         task = ready.outcome
         if isinstance(task, Failure):
-            self._finished.append(Finished(ready, task, None))
+            self._finished.append(Finished(ready, task, None, self._facts))
             return
         deaths = self._sink.deaths(task.document.doc_id)
         if deaths >= MAX_DEATHS:
-            self._finished.append(Finished(ready, _quarantined(task, deaths), None))
+            self._finished.append(Finished(ready, _quarantined(task, deaths), None, self._facts))
         elif deaths:
             self._suspects.append((task, ready))
         else:
@@ -387,7 +354,7 @@ class _Run:
         self._warn(task)
         if task.is_done:
             del self._num_warned[task]
-            self._finished.append(Finished(self._under_way.pop(task), task.result, task))
+            self._finished.append(Finished(self._under_way.pop(task), task.result, task, self._facts))
 
     def _keep_rows(self) -> None:
         """Have the rows of this step made and kept, all in one transaction, while the device goes on."""
@@ -397,25 +364,11 @@ class _Run:
 
     def _write(self, finished: list[Finished]) -> list[ResultRow]:
         """In the writer's thread: answers are parsed and checked, and their rows are durable when it returns."""
-        rows = [(self._row(document), document.ready.key) for document in finished]
+        rows = [(self._finisher.row(document), document.ready.key) for document in finished]
         if rows:
             self._sink.add_rows(rows)
         self._sink.tick()
         return [row for row, _ in rows]
-
-    def _row(self, finished: Finished) -> ResultRow:
-        result, task, started_at = finished.result, finished.task, finished.ready.started_at
-        if isinstance(result, Completion):
-            assert task is not None
-            try:
-                answer = self._checked_answer(result, task.document)
-                now = datetime.datetime.now(datetime.UTC)
-                return answered_row(task, answer, self._facts, started_at=started_at, finished_at=now)
-            except DocumentError as error:
-                result = replace(plan_failure(task.document, error), stage="answer")
-        logger.warning("%s: failed: %s: %s", result.doc_id, result.error_type, result.error)
-        now = datetime.datetime.now(datetime.UTC)
-        return failed_row(result, self._facts, task=task, started_at=started_at, finished_at=now)
 
     def _wait_for_rows(self) -> None:
         """Those of the step before. Raises what went wrong with them."""
