@@ -250,7 +250,7 @@ def bench(
     threads: Annotated[int | None, typer.Option(min=1, help="Of each engine; torch's own choice.")] = None,
     requests: Annotated[int, typer.Option(min=1, help="Of each workload, at most.")] = 16,
     full: Annotated[bool, typer.Option("--full", help="All requests of each workload; takes long on a CPU.")] = False,
-    baseline_requests: Annotated[int, typer.Option(min=1, help="Of these, for one-by-one transformers.")] = 4,
+    baseline_requests: Annotated[int, typer.Option(min=1, help="Of these, for one-by-one transformers.")] = 2,
     agreement_requests: Annotated[
         int, typer.Option(min=0, help="Of these, to compare first tokens on with transformers in float32; 0: none.")
     ] = 16,

@@ -48,7 +48,7 @@ class BenchOptions:
     dtype: DType = "auto"
     threads: int | None = None  # of every engine; None: torch's own choice
     rounds: int = 3
-    sampled_requests: int = 4  # for an engine that answers one at a time
+    sampled_requests: int = 2  # for an engine that answers one at a time
     agreement_requests: int = 16  # whose first tokens are compared with the reference; 0: none
     seed: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)  # of our engine: fields of EngineConfig, as YAML

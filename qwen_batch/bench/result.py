@@ -86,7 +86,7 @@ def format_comparison(result: Comparison) -> str:
             f"({work.distinct_prompt_tokens:,} with shared prefixes once), {work.output_tokens:,} out; "
             f"{result.model} in {result.precision} on {result.device}, seed {result.seed}",
             f"{result.date}, {result.machine}, {result.threads} threads, torch {result.torch_version}; "
-            f"medians of {result.rounds} rounds",
+            f"{f'medians of {result.rounds} rounds' if result.rounds > 1 else 'one round'}",
             f"limit: {result.floor_seconds:.1f} s = {work.num_requests / result.floor_seconds:.3f} req/s, at "
             f"{result.matmul_flops / 1e9:,.0f} GFLOP/s and {result.copy_bytes / 1e9:,.1f} GB/s, measured in the rounds",
             "",
@@ -136,8 +136,9 @@ def _notes(result: Comparison) -> Iterator[str]:
                 f"{engine.counters['num_steps']:,} steps, {result.work.computed_tokens:,} would be ideal; "
                 f"{engine.counters['num_preemptions']} preemptions"
             )
-    yield (
-        f"first 8: requests ({result.agreement_requests} looked at) whose first 8 tokens are those of transformers in "
-        "float32. start: from the start of the process to its first token. others: share of the machine that other "
-        "programs took."
-    )
+    if result.agreement_requests:
+        yield (
+            f"first 8: share of requests ({result.agreement_requests} looked at) whose first 8 tokens are those of "
+            "transformers in float32"
+        )
+    yield "start: from the start of the process to its first token; others: share of the machine that others took"
