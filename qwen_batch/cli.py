@@ -259,6 +259,10 @@ def bench(
     overrides: Annotated[
         list[str] | None, typer.Option("-o", "--set", metavar="KEY=VALUE", help="A setting of our engine; repeatable.")
     ] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:KEY=VALUE,...", help="Also our engine with these settings; repeatable."),
+    ] = None,
     path: Annotated[
         list[str] | None,
         typer.Option(metavar="ENGINE=PATH", help="The Python, or the program, of another engine; repeatable."),
@@ -275,13 +279,14 @@ def bench(
 
     Each engine runs in a process of its own. Exit code 1 when one of them failed.
     """
-    from qwen_batch.bench import Bench, BenchOptions, find_engines, find_workload, format_comparison
+    from qwen_batch.bench import Bench, BenchOptions, find_engines, find_variants, find_workload, format_comparison
 
     lengths = {"min_body_tokens": min_tokens, "max_body_tokens": max_tokens, "output_tokens": output_tokens}
     count = None if full else requests
     workloads = [find_workload(name, count, lengths) for name in workload or ("seed", "tickets", "contracts")]
     names = [name for group in engines or () for name in group.split(",") if name]
     competitors = find_engines(names, _pairs("--path", path), _pairs("--engine-model", engine_model))
+    competitors += find_variants(variant or ())
     options = BenchOptions(
         model=model,
         device=device.value,

@@ -140,7 +140,7 @@ class Bench:
             "device": self._device.type,
             "dtype": dtype or str(self._dtype).removeprefix("torch."),
             "threads": self._threads,
-            "settings": {**self._settings, **dict(competitor.kind.settings)},
+            "settings": {**self._settings, **_parse_settings(competitor.kind.settings)},
             "max_model_len": min(longest + 16, self._config.window),
             "shape": [self._config.hidden_size, 2 * self._config.intermediate_size],
         }

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from qwen_batch.errors import UsageError
@@ -27,7 +27,7 @@ class EngineKind:
     program: str | None = None  # an executable that it needs
     install: str = ""  # what to do when that is missing
     model_form: str | None = None  # None: the Hugging Face folder; else how to make its own form
-    settings: tuple[tuple[str, object], ...] = ()  # fields of EngineConfig
+    settings: Mapping[str, str] = field(default_factory=dict)  # of a variant of ours: fields of EngineConfig, as YAML
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,19 @@ def find_engines(names: Sequence[str], places: Mapping[str, str], models: Mappin
             raise UsageError(f"engine {name!r} is unknown{hint}; known: {', '.join(KINDS)}")
     chosen = _unique(names or (*DEFAULT, *places, *models))
     return tuple(_find(KINDS[name], places.get(name), models.get(name)) for name in chosen)
+
+
+def find_variants(texts: Sequence[str]) -> tuple[Competitor, ...]:
+    """Our engine with other settings, from `NAME:KEY=VALUE,KEY=VALUE`. Raises UsageError for another form."""
+    variants = []
+    for text in texts:
+        name, colon, settings = text.partition(":")
+        pairs = [pair.partition("=") for pair in settings.split(",")]
+        if not (name and colon and all(key and equals and value for key, equals, value in pairs)):
+            raise UsageError(f"--variant {text}: write --variant NAME:KEY=VALUE,KEY=VALUE")
+        kind = replace(KINDS[OURS], name=f"{OURS}:{name}", settings={key: value for key, _, value in pairs})
+        variants.append(Competitor(kind, sys.executable, "", None))
+    return tuple(variants)
 
 
 def _find(kind: EngineKind, place: str | None, model: str | None) -> Competitor:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from qwen_batch.bench.engines import ONE_BY_ONE, OURS
+from qwen_batch.bench.engines import ONE_BY_ONE
 from qwen_batch.bench.floor import Work
 
 
@@ -103,7 +103,7 @@ def _rows(result: Comparison) -> Iterator[str]:
     yield "  ".join(_align(_HEADER))
     for engine in result.engines:
         if engine.rate is None:
-            yield f"{engine.name:<14}  failed: {engine.error}"
+            yield f"{engine.name:<16}  failed: {engine.error}"
             continue
         ratio, share = result.ratio(engine), result.share_of_limit(engine)
         cells = (
@@ -120,7 +120,7 @@ def _rows(result: Comparison) -> Iterator[str]:
 
 
 def _align(cells: tuple[str, ...]) -> Iterator[str]:
-    yield f"{cells[0]:<14}"
+    yield f"{cells[0]:<16}"
     yield from (f"{cell:>9}" for cell in cells[1:])
 
 
@@ -130,9 +130,9 @@ def _notes(result: Comparison) -> Iterator[str]:
             yield f"* measured on {engine.num_requests} of the requests, evenly spread over their lengths"
         if engine.rate is not None and engine.error is not None:
             yield f"{engine.name}: ended after {len(engine.rates)} rounds: {engine.error}"
-        if engine.name == OURS and "num_computed_tokens" in engine.counters:
+        if "num_computed_tokens" in engine.counters:
             yield (
-                f"{OURS}: {engine.counters['num_computed_tokens']:,} tokens computed in "
+                f"{engine.name}: {engine.counters['num_computed_tokens']:,} tokens computed in "
                 f"{engine.counters['num_steps']:,} steps, {result.work.computed_tokens:,} would be ideal; "
                 f"{engine.counters['num_preemptions']} preemptions"
             )

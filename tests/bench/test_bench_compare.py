@@ -49,7 +49,7 @@ def test_the_table_has_medians_ratios_and_shares() -> None:
     assert rows["qwen-batch"][1:6] == ["8.000", "4.00", "50%", "75%", "3.2"]
     assert rows["hf-loop*"][1:4] == ["2.000", "1.00", "12%"]
     assert "* measured on 4 of the requests, evenly spread over their lengths" in lines
-    assert "vllm            failed: vllm: its process ended: no room" in lines
+    assert "vllm              failed: vllm: its process ended: no room" in lines
     assert "hf-batch: ended after 1 rounds: hf-batch: out of memory" in lines
     assert "qwen-batch: 1,210 tokens computed in 40 steps, 1,200 would be ideal; 0 preemptions" in lines
 

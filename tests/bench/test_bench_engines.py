@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from qwen_batch.bench.child import Child, EngineFailedError
-from qwen_batch.bench.engines import ADAPTERS, KINDS, find_engines
+from qwen_batch.bench.engines import ADAPTERS, KINDS, find_engines, find_variants
 from qwen_batch.bench.workload import BenchRequest
 from qwen_batch.errors import UsageError
 
@@ -134,6 +134,15 @@ def test_named_places_add_their_engines_to_the_default_ones(tmp_path: Path) -> N
     assert [engine.name for engine in found] == ["qwen-batch", "hf-loop", "hf-batch", "llama-cpp"]
     assert found[-1].model == str(model)
     assert [engine.name for engine in find_engines(["hf-batch", "hf-batch"], {}, {})] == ["hf-batch"]
+
+
+def test_our_engine_with_other_settings() -> None:
+    (variant,) = find_variants(["small:max_num_seqs=4,block_size=32"])
+    assert variant.name == "qwen-batch:small"
+    assert variant.kind.settings == {"max_num_seqs": "4", "block_size": "32"}
+    for wrong in ("small", "small:", ":x=1", "small:x", "small:x=1,"):
+        with pytest.raises(UsageError, match="write --variant NAME:KEY=VALUE,KEY=VALUE"):
+            find_variants([wrong])
 
 
 @pytest.mark.parametrize("name", ["vllm", "openvino", "llama-cpp"])
