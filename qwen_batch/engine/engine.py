@@ -9,6 +9,7 @@ One step is: schedule -> run -> share full blocks -> append tokens -> finish wha
 from __future__ import annotations
 
 import operator
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,7 @@ class EngineStats:
     num_preemptions: int
     num_computed_tokens: int  # through the model, prompts and outputs
     num_cached_tokens: int  # prompt tokens that did not have to be computed
+    device_seconds: float = 0.0  # in steps of the model, up to the tokens that came out
 
 
 class Engine:
@@ -81,6 +83,7 @@ class Engine:
         self._refused: list[Completion] = []
         self._active_ids: set[str] = set()
         self._num_steps = self._num_computed_tokens = self._num_cached_tokens = 0
+        self._device_seconds = 0.0
 
     @classmethod
     def load(cls, model: str = "demo", *, revision: str | None = None, **options: Any) -> Engine:
@@ -143,6 +146,7 @@ class Engine:
             num_preemptions=self._scheduler.num_preemptions,
             num_computed_tokens=self._num_computed_tokens,
             num_cached_tokens=self._num_cached_tokens,
+            device_seconds=self._device_seconds,
         )
 
     def generate(
@@ -201,6 +205,7 @@ class Engine:
         done, self._refused = self._refused, []
         pieces = self._scheduler.schedule()
         if pieces:
+            started = time.monotonic()
             try:
                 tokens = iter(self._runner.run(pieces))
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
@@ -210,6 +215,7 @@ class Engine:
                 done += self._shrink()
             else:
                 self._limits.step_went_well()
+            self._device_seconds += time.monotonic() - started
             self._num_steps += 1
             for piece in pieces:
                 completion = self._advance(piece, tokens.__next__)
