@@ -179,7 +179,7 @@ class Feed:
             content = f"{document.error_type}: {document.error}"
         metadata = json.dumps(dict(document.metadata), sort_keys=True) if self._job.output.metadata else ""
         facts = self._facts
-        return document_key(content or "", facts.job_sha256, facts.model_sha256, self._job.engine.dtype, metadata)
+        return document_key(content or "", facts.job_sha256, facts.model_sha256, self._job.engine.precision, metadata)
 
     def _plan(self, result: CleanDocument | Failure) -> Ready:
         started_at = datetime.datetime.now(datetime.UTC)

@@ -204,7 +204,7 @@ class SamplingSection(Section):
 
 
 class EngineSection(Section):
-    """How the model runs. None of this may change an answer, except `dtype`."""
+    """How the model runs. None of this may change an answer, except `dtype` and `weights`."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -213,6 +213,9 @@ class EngineSection(Section):
     """What computes between the matrix products. native: C code, compiled once for this machine (needs a C compiler);
     triton: our own kernels, on CUDA; auto: native on a CPU and triton on CUDA where they can be had, else torch; what
     was chosen is printed."""
+    weights: Literal["auto", "int8"] = "auto"
+    """int8: the layers' weights and what they are multiplied with are rounded to 8 bits. Faster, with other answers
+    more often than bfloat16; on a CPU with AVX-512 VNNI, refused elsewhere."""
     deterministic: bool = False
     """The same bytes for a document whatever else is in the pile, in whatever order and batch. On a CPU with AVX-512;
     refused elsewhere."""
@@ -234,6 +237,11 @@ class EngineSection(Section):
     """Most tokens in a step; longer prompts are computed in pieces of this size."""
     max_model_len: Tokens | None = None
     """Longest prompt plus answer. Default: the model's own window."""
+
+    @property
+    def precision(self) -> str:
+        """As asked, which is part of a row's key."""
+        return self.dtype if self.weights == "auto" else f"{self.dtype}-{self.weights}"
 
 
 class OutputSection(Section):

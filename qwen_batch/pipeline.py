@@ -89,7 +89,7 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
         facts = RunFacts(
             model=model.name,
             model_sha256=model_sha256(model.folder),
-            precision=job.engine.dtype,
+            precision=job.engine.precision,
             job_sha256=job.sha256,
             run_id=f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
         )

@@ -17,6 +17,7 @@ from qwen_batch.model.native_library import NativeLibrary, can_run, load_native
 
 Device = Literal["auto", "cpu", "cuda"]
 DType = Literal["auto", "float32", "bfloat16", "float16"]
+WeightsForm = Literal["auto", "int8"]
 Backend = Literal["auto", "torch", "native", "triton"]
 # Share of the memory that is free after the weights are loaded. On a CPU the readers and the page cache need room too.
 KV_SHARE = {"cpu": 0.25, "cuda": 0.9}
@@ -28,6 +29,7 @@ class EngineConfig:
 
     device: Device = "auto"
     dtype: DType = "auto"
+    weights: WeightsForm = "auto"  # int8: the layers' products, activations too
     backend: Backend = "auto"  # what computes between the matrix products
     threads: int | None = None  # CPU threads; None: torch's own choice
     block_size: int = 16  # tokens
@@ -50,6 +52,8 @@ class EngineConfig:
             raise UsageError(f"engine: device {self.device!r} is not one of auto, cpu, cuda")
         if self.backend not in ("auto", "torch", "native", "triton"):
             raise UsageError(f"engine: backend {self.backend!r} is not one of auto, torch, native, triton")
+        if self.weights not in ("auto", "int8"):
+            raise UsageError(f"engine: weights {self.weights!r} is not one of auto, int8")
         if self.dtype not in ("auto", *_DTYPES):
             raise UsageError(f"engine: dtype {self.dtype!r} is not one of auto, {', '.join(_DTYPES)}")
 

@@ -107,14 +107,20 @@ class Engine:
         dtype = resolve_dtype(config.dtype, device)
         native, backend = resolve_backend(config.backend, read_config(folder), dtype, device, config.block_size)
         decoder = Decoder.load(
-            folder, dtype, device, native, use_triton=backend == "triton", deterministic=config.deterministic
+            folder,
+            dtype,
+            device,
+            native,
+            use_triton=backend == "triton",
+            deterministic=config.deterministic,
+            int8=config.weights == "int8",
         )
         return cls(decoder, ChatTokenizer.load(folder), config, backend)
 
     @property
     def precision(self) -> str:
-        """As stored with results, such as `bfloat16`."""
-        return str(self.dtype).removeprefix("torch.")
+        """As stored with results, such as `bfloat16` or `bfloat16-int8`."""
+        return str(self.dtype).removeprefix("torch.") + ("-int8" if self.config.weights == "int8" else "")
 
     def describe(self) -> str:
         """One line on what runs: device, backend, precision, memory."""
