@@ -30,7 +30,7 @@ from pydantic import (
 )
 
 from qwen_batch.errors import JobError, UsageError
-from qwen_batch.records import CleanSteps, SamplingParams
+from qwen_batch.records import CleanSteps, ReadSettings, SamplingParams
 
 SIZE_PATTERN = r"(\d[\d_,]*(?:\.\d+)?)\s*([kKmMgGtT]?)(i?)[bB]?"
 _STEPS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -109,6 +109,11 @@ class InputSection(Section):
     """A file with one password a line, tried after `passwords`."""
     missing: Literal["keep", "drop"] = "keep"
     """Rows of documents that are no longer among the inputs: keep them, or drop them after a complete run."""
+
+    @property
+    def settings(self) -> ReadSettings:
+        """What of it reading needs."""
+        return ReadSettings(**{item.name: getattr(self, item.name) for item in dataclasses.fields(ReadSettings)})
 
 
 class CleanSection(Section):

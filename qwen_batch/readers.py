@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from qwen_batch.clean import clean_document
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.items import FileItem, hash_file
+from qwen_batch.read.items import CHANGED, FileItem, Task, hash_file
 from qwen_batch.read.kinds import kind_of
-from qwen_batch.records import CleanDocument, CleanSteps, Document, Page
-
-CHANGED = "changed"
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What a reading process needs for one document."""
-
-    item: FileItem | Document
-    passwords: tuple[str, ...]
-    max_pages: int
-    clean: CleanSteps
-    ocr_seconds: float = 0.0  # for pages that are images; 0: they are not read
+from qwen_batch.records import CleanDocument, Document, Page
 
 
 def read_and_clean(task: Task) -> CleanDocument:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import math
+import re
 import resource
 import time
 from typing import Any
@@ -20,7 +21,8 @@ MAX_PIXELS = 16_000_000  # of a page; larger ones are rendered coarser
 MAX_DETECTION_SIDE = 1280  # pixels of the picture in which lines are looked for; they are read at full size
 MARGIN = 0.12  # of a box's height: the models draw boxes around lines that overlap those above and below
 MIN_SCORE = 0.5  # a line that is recognised with less confidence is noise
-BOXES = "\ufffd\u25a1\u25a0\u53e3"  # what stands for characters that a font does not name
+# Boxes, which stand for characters that a font does not name; characters of private meaning; controls.
+_MEANINGLESS = re.compile("[\ufffd\u25a1\u25a0\u53e3\ue000-\uf8ff\x00-\x1f]")
 MIN_CHARS = 20
 MAX_MEANINGLESS = 0.3
 MODULES = ("rapidocr", "onnxruntime")
@@ -31,8 +33,7 @@ def is_garbled(text: str) -> bool:
     shown = "".join(text.split())
     if len(shown) < MIN_CHARS:
         return False
-    meaningless = sum(char in BOXES or "\ue000" <= char <= "\uf8ff" or char < " " for char in shown)
-    return meaningless > MAX_MEANINGLESS * len(shown)
+    return len(_MEANINGLESS.findall(shown)) > MAX_MEANINGLESS * len(shown)
 
 
 class Recogniser:
