@@ -161,7 +161,7 @@ def _read(crop: Pixels) -> tuple[str, float]:
 
 def _read_width(crop: Pixels) -> int:
     high, wide = crop.shape[:2]
-    return min(MAX_READ_WIDTH, max(MIN_READ_WIDTH, math.ceil(READ_HEIGHT * wide / high)))
+    return int(min(MAX_READ_WIDTH, max(MIN_READ_WIDTH, math.ceil(READ_HEIGHT * wide / high))))
 
 
 def _fitted(crop: Pixels, width: int) -> Floats:

@@ -43,9 +43,10 @@ def main(arguments: list[str]) -> None:
 
 def _answer(channel: socket.socket, function: Callable[[object], object], task: object) -> None:
     try:
-        data = frame(_run(function, task))
+        data = pickle.dumps(_run(function, task), protocol=5)
     except MemoryError:
-        data = frame(Trouble("memory", _MEMORY_ADVICE))
+        data = pickle.dumps(Trouble("memory", _MEMORY_ADVICE), protocol=5)
+    channel.sendall(HEADER.pack(len(data)))  # apart: results may be large, and together they would be copied
     channel.sendall(data)
 
 
