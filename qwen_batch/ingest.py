@@ -33,7 +33,7 @@ class Ingest:
         self._clean = clean
         self._passwords = passwords_of(input)
         self._ocr_seconds = OCR_SHARE * input.timeout_seconds if input.ocr == "auto" else 0.0
-        self._workers = input.workers or max(1, (os.cpu_count() or 2) - 1)
+        self._workers = input.workers or os.cpu_count() or 1
 
     def iter_clean(self, items: Iterable[FileItem | Document | Failure]) -> Iterator[CleanDocument | Failure]:
         """One document or failure for each item, in the order in which they are done.

@@ -99,7 +99,7 @@ class InputSection(Section):
     max_pages: int = Field(default=20_000, ge=1)
     """A document with more pages fails."""
     workers: int | None = Field(default=None, ge=1)
-    """Reading processes. Default: one less than the cores, at least one."""
+    """Reading processes. Default: one for each core; whoever feeds the device goes first."""
     ocr: Annotated[Literal["auto", "off"], BeforeValidator(_parse_switch)] = "auto"
     """auto: pages that are images are read by the extra `ocr`, where it is installed, for as long as timeout_seconds
     allows; else a document of such pages fails, and one with some is flagged `needs_ocr`."""

@@ -138,7 +138,7 @@ def test_a_document_over_its_time_fails_alone(tmp_path: Path) -> None:
 
 
 def test_a_document_over_its_memory_fails_alone(tmp_path: Path) -> None:
-    (tmp_path / "big.txt").write_text("word " * 12_000_000)
+    (tmp_path / "big.txt").write_text("w\n" * 1_900_000)
     (tmp_path / "small.txt").write_text("small")
     results = ingest(tmp_path, memory_limit=300_000_000)
     assert {name: outcome(result) for name, result in results.items()} == {"big.txt": "memory", "small.txt": "ok"}

@@ -23,6 +23,7 @@ from qwen_batch.errors import DocumentError
 from qwen_batch.read.frames import HEADER, Trouble, frame
 
 MAX_STDERR_BYTES = 1 << 20
+NICENESS = 5  # there is a reading process for each core, and the device must not wait for one
 EXTRA_BYTES = 1 << 30  # of address space, beyond the limit, that OCR may take
 MAX_MESSAGE_CHARS = 500
 
@@ -31,6 +32,7 @@ def main(arguments: list[str]) -> None:
     """Serve until the parent closes its end."""
     target, channel_fd, lifeline_fd, memory_limit = arguments
     _die_with_parent(int(lifeline_fd))
+    os.nice(NICENESS)
     module, _, name = target.partition(":")
     function = getattr(importlib.import_module(module), name)
     _limit(int(memory_limit))
