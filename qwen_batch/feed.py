@@ -141,7 +141,9 @@ class Feed:
 
     def _iter_events(self) -> Iterator[Event]:
         unchanged: queue.SimpleQueue[Unchanged] = queue.SimpleQueue()
-        cleaned = Ingest(self._job.input, self._job.clean).iter_clean(self._iter_unfinished(unchanged.put))
+        cleaned = Ingest(self._job.input.settings, self._job.clean.steps).iter_clean(
+            self._iter_unfinished(unchanged.put)
+        )
         for result in cleaned:
             yield from _drain(unchanged)
             yield self._plan(result)

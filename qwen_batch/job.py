@@ -30,7 +30,7 @@ from pydantic import (
 )
 
 from qwen_batch.errors import JobError, UsageError
-from qwen_batch.records import CleanSteps, SamplingParams
+from qwen_batch.records import CleanSteps, ReadSettings, SamplingParams
 
 SIZE_PATTERN = r"(\d[\d_,]*(?:\.\d+)?)\s*([kKmMgGtT]?)(i?)[bB]?"
 _STEPS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -99,7 +99,7 @@ class InputSection(Section):
     max_pages: int = Field(default=20_000, ge=1)
     """A document with more pages fails."""
     workers: int | None = Field(default=None, ge=1)
-    """Reading processes. Default: one less than the cores, at least one."""
+    """Reading processes. Default: one for each core; whoever feeds the device goes first."""
     ocr: Annotated[Literal["auto", "off"], BeforeValidator(_parse_switch)] = "auto"
     """auto: pages that are images are read by the extra `ocr`, where it is installed, for as long as timeout_seconds
     allows; else a document of such pages fails, and one with some is flagged `needs_ocr`."""
@@ -109,6 +109,11 @@ class InputSection(Section):
     """A file with one password a line, tried after `passwords`."""
     missing: Literal["keep", "drop"] = "keep"
     """Rows of documents that are no longer among the inputs: keep them, or drop them after a complete run."""
+
+    @property
+    def settings(self) -> ReadSettings:
+        """What of it reading needs."""
+        return ReadSettings(**{item.name: getattr(self, item.name) for item in dataclasses.fields(ReadSettings)})
 
 
 class CleanSection(Section):

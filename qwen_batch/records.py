@@ -89,6 +89,20 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """Within which bounds files are read; the job's section `input` says what each does. `extract` gets along with
+    this form, which needs no pydantic."""
+
+    timeout_seconds: float = 60.0
+    memory_limit: int = 1 << 30  # bytes
+    max_pages: int = 20_000
+    workers: int | None = None  # None: one for each core
+    ocr: Literal["auto", "off"] = "auto"
+    passwords: tuple[str, ...] = ()
+    password_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CleanSteps:
     """Which cleaning steps run; the job's section `clean` says what each does. Reading processes get this form, which
     needs no pydantic."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qwen_batch.records import Document, Failure, Message, Page
+from qwen_batch.records import CleanSteps, Document, Failure, Message, Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,17 @@ class FileItem:
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """What a reading process needs for one document."""
+
+    item: FileItem | Document
+    passwords: tuple[str, ...]
+    max_pages: int
+    clean: CleanSteps
+    ocr_seconds: float = 0.0  # for pages that are images; 0: they are not read
+
+
+@dataclass(frozen=True, slots=True)
 class Content:
     """What a file holds."""
 
@@ -32,6 +43,7 @@ class Content:
 
 
 Item = FileItem | Document | Failure
+CHANGED = "changed"  # error type of a file that was written to while it was read
 
 
 def hash_file(path: Path) -> str:
