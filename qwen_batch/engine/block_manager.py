@@ -1,14 +1,16 @@
 """Who has which block of KV memory: the free list, the prefix tree, and the sequences' own blocks.
 
 A block is in exactly one of three places: free; a node of the prefix tree; or owned by one sequence. `check` proves it.
+Nodes that nobody uses give way when room is needed, except those that are held: sequences that wait begin with them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 
-from qwen_batch.engine.prefix_tree import PrefixTree
+from qwen_batch.engine.prefix_tree import Node, PrefixTree
 from qwen_batch.engine.sequence import Sequence
 
 
@@ -20,7 +22,8 @@ class BlockManager:
         self.block_size = block_size
         self.shares_prefixes = share_prefixes
         self._free = list(range(num_blocks - 1, -1, -1))  # taken from the end: low numbers first, used again soon
-        self._tree = PrefixTree(block_size)
+        self._tree = PrefixTree()
+        self._held: dict[int, Node] = {}  # by chain hash; a held node counts one user more
 
     @property
     def num_available(self) -> int:
@@ -39,7 +42,8 @@ class BlockManager:
         assert not sequence.block_table
         if not self.shares_prefixes:
             return
-        sequence.nodes = self._tree.match(sequence.token_ids[:-1])
+        num_blocks = (len(sequence.token_ids) - 1) // self.block_size
+        sequence.nodes = self._tree.match(islice(sequence.block_keys(self.block_size, num_blocks), num_blocks))
         self._tree.acquire(sequence.nodes)
         sequence.block_table = [node.block_id for node in sequence.nodes]
         sequence.num_computed_tokens = len(sequence.nodes) * self.block_size
@@ -64,22 +68,45 @@ class BlockManager:
         """
         if not self.shares_prefixes:
             return
-        size, table = self.block_size, sequence.block_table
-        for index in range(len(sequence.nodes), sequence.num_computed_tokens // size):
-            parent = sequence.nodes[-1] if sequence.nodes else None
-            node = self._tree.insert(parent, sequence.token_ids[index * size : (index + 1) * size], table[index])
+        num_full = sequence.num_computed_tokens // self.block_size
+        if num_full == len(sequence.nodes):
+            return
+        table, nodes = sequence.block_table, sequence.nodes
+        keys = sequence.block_keys(self.block_size, num_full)
+        for index in range(len(nodes), num_full):
+            node = self._tree.insert(nodes[-1] if nodes else None, keys[index], table[index])
             if node.block_id != table[index]:
                 self._free.append(table[index])
                 table[index] = node.block_id
-            sequence.nodes.append(node)
+            nodes.append(node)
 
-    def release(self, sequence: Sequence) -> None:
-        """Take back all blocks of a sequence; shared ones stay in the tree until their room is needed."""
+    def release(self, sequence: Sequence, num_wanted: int = 0) -> None:
+        """Take back all blocks of a sequence; shared ones stay in the tree until their room is needed.
+
+        The first `num_wanted` blocks are held until `unhold`: somebody who waits begins with them.
+        """
+        for node, chain in zip(sequence.nodes[:num_wanted], sequence.block_hashes or (), strict=False):
+            if chain not in self._held:
+                self._held[chain] = node
+                self._tree.acquire([node])
         self._free.extend(reversed(sequence.block_table[len(sequence.nodes) :]))
         self._tree.release(sequence.nodes)
         sequence.nodes = []
         sequence.block_table = []
         sequence.num_computed_tokens = 0
+
+    def unhold(self, hashes: Iterable[int]) -> None:
+        """Nobody who waits begins with these blocks any more."""
+        if self._held:
+            held = (self._held.pop(chain, None) for chain in hashes)
+            self._tree.release([node for node in held if node is not None])
+
+    def unhold_all(self) -> bool:
+        """Let everything go that is held; False when nothing was."""
+        held = list(self._held.values())
+        self._held.clear()
+        self._tree.release(held)
+        return bool(held)
 
     def evict_unused(self) -> None:
         """Free every block that only the prefix tree holds."""
@@ -94,6 +121,7 @@ class BlockManager:
         places = Counter([*self._free, *owned, *(node.block_id for node in nodes)])
         assert places == Counter(range(self.num_blocks)), f"blocks lost or held twice: {places}"
         users = Counter(id(node) for s in sequences for node in s.nodes)
+        users.update(id(node) for node in self._held.values())
         assert all(node.num_users == users[id(node)] for node in nodes), "users of shared blocks are miscounted"
         assert sum(users.values()) == sum(node.num_users for node in nodes), "a sequence uses a block that was evicted"
         assert self._tree.num_unused == sum(not node.num_users for node in nodes), "unused blocks are miscounted"

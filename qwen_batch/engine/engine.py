@@ -9,9 +9,10 @@ One step is: schedule -> run -> share full blocks -> append tokens -> finish wha
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,8 @@ class EngineStats:
     num_used_blocks: int
     num_steps: int
     num_preemptions: int
+    max_num_running: int  # sequences that ran at once
+    num_recomputed_tokens: int  # computed again after a preemption
     num_computed_tokens: int  # through the model, prompts and outputs
     num_cached_tokens: int  # prompt tokens that did not have to be computed
     device_seconds: float = 0.0  # in steps of the model, up to the tokens that came out
@@ -80,6 +83,7 @@ class Engine:
             output_reserve=config.output_reserve,
         )
         self._limits = BatchLimits(self._scheduler)
+        self.on_start: Callable[[list[str]], None] | None = None  # told the ids that begin in a step, before it runs
         self._refused: list[Completion] = []
         self._active_ids: set[str] = set()
         self._num_steps = self._num_computed_tokens = self._num_cached_tokens = 0
@@ -120,10 +124,10 @@ class Engine:
         """One line on what runs: device, backend, precision, memory."""
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
         exact = ", deterministic" if self.config.deterministic else ""
-        size, count = self.config.block_size, self._blocks.num_blocks
+        size, num_blocks = self.config.block_size, self._blocks.num_blocks
         return (
             f"device {self.device.type}{threads}, backend {self.backend}, {self.precision}{exact}, "
-            f"window {self.max_model_len:,} tokens, KV memory {count:,} blocks of {size} tokens"
+            f"window {self.max_model_len:,} tokens, KV memory {num_blocks:,} blocks of {size} tokens"
         )
 
     @property
@@ -136,6 +140,11 @@ class Engine:
         return self._scheduler.num_waiting
 
     @property
+    def wants_more(self) -> bool:
+        """Whether planning is helped by more waiting requests; they may be added all the same."""
+        return self._scheduler.wants_more
+
+    @property
     def stats(self) -> EngineStats:
         return EngineStats(
             num_running=len(self._scheduler.running),
@@ -144,6 +153,8 @@ class Engine:
             num_used_blocks=self._blocks.num_used,
             num_steps=self._num_steps,
             num_preemptions=self._scheduler.num_preemptions,
+            max_num_running=self._scheduler.max_num_running,
+            num_recomputed_tokens=self._scheduler.num_recomputed_tokens,
             num_computed_tokens=self._num_computed_tokens,
             num_cached_tokens=self._num_cached_tokens,
             device_seconds=self._device_seconds,
@@ -170,15 +181,20 @@ class Engine:
         return [done[request.request_id] for request in requests]
 
     def stream(self, requests: Iterable[Request]) -> Iterator[Completion]:
-        """Yield each completion as it finishes. Requests are pulled as there is room, so they may be a generator."""
-        source, exhausted = iter(requests), False
+        """Yield each completion as it finishes. Requests are pulled as planning wants them, so they may be a generator.
+
+        Before each step at most two batches come from a generator, which may take its time; a list is looked through
+        as far as planning wants.
+        """
+        source = iter(requests)
+        at_once = None if isinstance(requests, Sized) else 2 * self.config.max_num_seqs
         try:
             while True:
-                while not exhausted and self._scheduler.num_waiting < 2 * self.config.max_num_seqs:
-                    request = next(source, None)
-                    exhausted = request is None
-                    if request is not None:
-                        self.add(request)
+                for _ in range(at_once) if at_once else count():
+                    request = next(source, None) if self.wants_more else None
+                    if request is None:
+                        break
+                    self.add(request)
                 if not self.has_unfinished:
                     return
                 yield from self.step()
@@ -204,6 +220,8 @@ class Engine:
         """Compute one step and return what finished in it."""
         done, self._refused = self._refused, []
         pieces = self._scheduler.schedule()
+        if self.on_start is not None and self._scheduler.started:
+            self.on_start([sequence.request.request_id for sequence in self._scheduler.started])
         if pieces:
             started = time.monotonic()
             try:

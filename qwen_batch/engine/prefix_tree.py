@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 
 class Node:
-    """A full block. `tokens` are its own block_size tokens."""
+    """A full block. `key` is its own block_size tokens as bytes, so that comparing them is quick."""
 
-    __slots__ = ("block_id", "children", "last_used", "num_users", "parent", "tokens")
+    __slots__ = ("block_id", "children", "key", "last_used", "num_users", "parent")
 
-    def __init__(self, block_id: int, tokens: tuple[int, ...], parent: Node | None) -> None:
+    def __init__(self, block_id: int, key: bytes, parent: Node | None) -> None:
         self.block_id = block_id
-        self.tokens = tokens
+        self.key = key
         self.parent = parent
-        self.children: dict[tuple[int, ...], Node] = {}
+        self.children: dict[bytes, Node] = {}
         self.num_users = 0
         self.last_used = 0
 
@@ -32,38 +32,37 @@ class Node:
 class PrefixTree:
     """See the module's docstring. Blocks are numbers here; who allocates them is not the tree's concern."""
 
-    def __init__(self, block_size: int) -> None:
-        self._block_size = block_size
-        self._root = Node(-1, (), None)
+    def __init__(self) -> None:
+        self._root = Node(-1, b"", None)
         self._clock = 0
         self._unused_leaves: list[tuple[int, int, Node]] = []  # heap of (last_used, tie, node), entries may be stale
         self._num_pushed = 0
         self.num_unused = 0  # nodes without users: blocks that eviction can give back
 
-    def match(self, tokens: Sequence[int]) -> list[Node]:
-        """The longest path of full blocks that `tokens` begins with."""
+    def match(self, keys: Iterable[bytes]) -> list[Node]:
+        """The longest path of blocks that spells the beginning of `keys`."""
         path: list[Node] = []
-        node, size = self._root, self._block_size
-        for start in range(0, len(tokens) - size + 1, size):
-            child = node.children.get(tuple(tokens[start : start + size]))
+        node = self._root
+        for key in keys:
+            child = node.children.get(key)
             if child is None:
                 break
             path.append(child)
             node = child
         return path
 
-    def insert(self, parent: Node | None, tokens: Sequence[int], block_id: int) -> Node:
-        """The node of these block_size tokens below `parent` (None: the root), made with `block_id` if it is new.
+    def insert(self, parent: Node | None, key: bytes, block_id: int) -> Node:
+        """The node of these tokens below `parent` (None: the root), made with `block_id` if it is new.
 
         The caller looks at the node's block_id to learn whether its own block was taken. Acquires the node.
         """
         above = parent or self._root
-        key = tuple(tokens)
         node = above.children.get(key)
         if node is None:
             node = above.children[key] = Node(block_id, key, above)
-            self.num_unused += 1
-        self.acquire([node])
+            node.num_users = 1
+        else:
+            self.acquire([node])
         return node
 
     def acquire(self, nodes: Iterable[Node]) -> None:
@@ -94,7 +93,7 @@ class PrefixTree:
     def _remove(self, node: Node) -> int:
         parent = node.parent
         assert parent is not None
-        del parent.children[node.tokens]
+        del parent.children[node.key]
         node.parent = None
         self.num_unused -= 1
         if parent is not self._root and not parent.num_users and not parent.children:
