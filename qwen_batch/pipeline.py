@@ -270,7 +270,7 @@ class _Run:
             model_sha256=self._facts.model_sha256,
             precision=engine.precision,
             run_id=self._facts.run_id,
-            window=engine.config.max_num_seqs,
+            window=2 * engine.config.max_num_seqs,  # as many as are asked at a time: all of them are planned over
             submit=self._writer.submit,
             stage=self._clock.stage,
         )

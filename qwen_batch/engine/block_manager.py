@@ -54,8 +54,12 @@ class BlockManager:
 
     def grow(self, sequence: Sequence, num_tokens: int) -> None:
         """Give the sequence room for its next `num_tokens` tokens; needs can_grow."""
-        for _ in range(self._missing(sequence, num_tokens)):
-            sequence.block_table.append(self._free.pop() if self._free else self._tree.evict())
+        missing = self._missing(sequence, num_tokens)
+        if missing > len(self._free):
+            self._free.extend(reversed(self._tree.evict(missing - len(self._free))))
+        if missing:
+            sequence.block_table += self._free[: -missing - 1 : -1]
+            del self._free[-missing:]
 
     def _missing(self, sequence: Sequence, num_tokens: int) -> int:
         wanted = self.blocks_for(sequence.num_computed_tokens + num_tokens)
@@ -85,10 +89,12 @@ class BlockManager:
 
         The first `num_wanted` blocks are held until `unhold`: somebody who waits begins with them.
         """
-        for node, chain in zip(sequence.nodes[:num_wanted], sequence.block_hashes or (), strict=False):
-            if chain not in self._held:
-                self._held[chain] = node
-                self._tree.acquire([node])
+        hashes = sequence.block_hashes or ()
+        for index in range(min(num_wanted, len(sequence.nodes)) - 1, -1, -1):
+            if hashes[index] in self._held:  # then all before it are, too
+                break
+            self._held[hashes[index]] = sequence.nodes[index]
+            self._tree.acquire([sequence.nodes[index]])
         self._free.extend(reversed(sequence.block_table[len(sequence.nodes) :]))
         self._tree.release(sequence.nodes)
         sequence.nodes = []
@@ -96,10 +102,15 @@ class BlockManager:
         sequence.num_computed_tokens = 0
 
     def unhold(self, hashes: Iterable[int]) -> None:
-        """Nobody who waits begins with these blocks any more."""
-        if self._held:
-            held = (self._held.pop(chain, None) for chain in hashes)
-            self._tree.release([node for node in held if node is not None])
+        """Nobody who waits begins with these blocks, which lead on from one another, any more."""
+        held: list[Node] = []
+        for chain in hashes:
+            node = self._held.pop(chain, None)
+            if node is None:  # then nothing behind it is held, either
+                break
+            held.append(node)
+        if held:
+            self._tree.release(held)
 
     def unhold_all(self) -> bool:
         """Let everything go that is held; False when nothing was."""
@@ -110,8 +121,19 @@ class BlockManager:
 
     def evict_unused(self) -> None:
         """Free every block that only the prefix tree holds."""
-        while self._tree.num_unused:
-            self._free.append(self._tree.evict())
+        self._free.extend(self._tree.evict(self._tree.num_unused))
+
+    def fragmentation(self, sequences: Iterable[Sequence]) -> float:
+        """Share of the slots in the blocks of these sequences that hold no token; shared blocks count once."""
+        empty = own = 0
+        shared: set[int] = set()
+        for s in sequences:
+            num_own = len(s.block_table) - len(s.nodes)
+            own += num_own
+            empty += num_own * self.block_size - (s.num_computed_tokens - len(s.nodes) * self.block_size)
+            shared.update(node.block_id for node in s.nodes)
+        slots = (own + len(shared)) * self.block_size
+        return empty / slots if slots else 0.0
 
     def check(self, sequences: Iterable[Sequence]) -> None:
         """Raise AssertionError unless every block is in exactly one place and the users are counted right."""

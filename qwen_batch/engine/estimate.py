@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 
 from qwen_batch.records import Request
 
@@ -96,3 +97,11 @@ class _Lengths:
 def _kinds(request: Request) -> tuple[Kind, Kind]:
     room = request.sampling.max_tokens.bit_length()
     return (request.template, room, len(request.prompt_token_ids).bit_length()), (request.template, room, -1)
+
+
+def padded_efficiency(lengths: Iterable[int], batch_size: int) -> float:
+    """Useful tokens over computed ones, were sequences of these lengths sorted and run in padded batches."""
+    ordered = sorted(lengths)
+    batches = [ordered[at : at + batch_size] for at in range(0, len(ordered), batch_size)]
+    padded = sum(batch[-1] * len(batch) for batch in batches)
+    return sum(ordered) / padded if padded else 1.0

@@ -15,6 +15,7 @@ import math
 from bisect import insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from qwen_batch.engine.sequence import Sequence
 
@@ -36,6 +37,7 @@ def bucket_of(expected_output_tokens: int, num_prompt_tokens: int) -> Bucket:
     return -_quarter_octaves(expected_output_tokens), -_quarter_octaves(num_prompt_tokens)
 
 
+@lru_cache(maxsize=LOOKAHEAD_REQUESTS)
 def _quarter_octaves(count: int) -> int:
     return int(4 * math.log2(max(1, count)))
 

@@ -43,7 +43,7 @@ class Scheduler:
         self._estimator = OutputEstimator()
         self._next_rebucket = 8  # answers learned
         self._waiting = WaitingQueue()
-        self._prefilling: list[Sequence] = []  # whose blocks are in `_in_flight`
+        self._prefilling: dict[Sequence, Hashes] = {}  # running -> its blocks in `_in_flight`
         self._in_flight: dict[int, Sequence] = {}  # chain hash of a block -> the running sequence that computes it
         self.running: list[Sequence] = []  # in order of admission
         self.started: list[Sequence] = []  # in the step that was scheduled last
@@ -140,7 +140,6 @@ class Scheduler:
     def _release(self, sequence: Sequence) -> None:
         hashes = sequence.block_hashes or ()
         if sequence in self._prefilling:
-            self._prefilling.remove(sequence)
             self._forget_in_flight(sequence)
         self._blocks.release(sequence, self._waiting.num_wanted(hashes))
 
@@ -188,9 +187,8 @@ class Scheduler:
             sequence.num_cached_tokens = sequence.num_computed_tokens
         computed = hashes[sequence.num_computed_tokens // self._blocks.block_size :]
         if computed:
-            self._prefilling.append(sequence)
-            for chain in computed:
-                self._in_flight.setdefault(chain, sequence)
+            self._prefilling[sequence] = computed
+            self._in_flight.update(dict.fromkeys(computed, sequence))
         self._blocks.grow(sequence, num_tokens)
         self.running.append(sequence)
         self.started.append(sequence)
@@ -209,7 +207,7 @@ class Scheduler:
 
     def _is_in_flight(self, hashes: Hashes, start: int, end: int) -> bool:
         """Whether one of hashes[start:end] is being computed: another that begins with it does well to wait for it."""
-        if not self._in_flight:
+        if self._in_flight.keys().isdisjoint(hashes[start:end]):
             return False
         size = self._blocks.block_size
         for index in range(start, end):
@@ -222,11 +220,10 @@ class Scheduler:
         size = self._blocks.block_size
         done = [s for s in self._prefilling if s.num_computed_tokens >= size * len(s.block_hashes or ())]
         for sequence in done:
-            self._prefilling.remove(sequence)
             self._forget_in_flight(sequence)
 
     def _forget_in_flight(self, sequence: Sequence) -> None:
-        for chain in sequence.block_hashes or ():
+        for chain in self._prefilling.pop(sequence):
             if self._in_flight.get(chain) is sequence:
                 del self._in_flight[chain]
 
