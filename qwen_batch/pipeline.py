@@ -256,7 +256,7 @@ class _Run:
         from qwen_batch.engine import Engine, EngineConfig
 
         job = self._job
-        engine = Engine.load_folder(self._model.folder, EngineConfig(**job.engine.model_dump()))
+        engine = Engine.load_folder(self._model.folder, EngineConfig.from_options(job.engine.model_dump()))
         logger.info("model %s: %s", self._model.name, engine.describe(), extra={"event": "engine"})
         self._sink.record("engine_loaded", {"run_id": self._facts.run_id, "engine": engine.describe()})
         thinking = job.prompt.thinking == "on"

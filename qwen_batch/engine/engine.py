@@ -8,6 +8,7 @@ One step is: schedule -> run -> share full blocks -> append tokens -> finish wha
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 import time
@@ -27,6 +28,7 @@ from qwen_batch.engine.config import (
     resolve_max_model_len,
     resolve_num_blocks,
 )
+from qwen_batch.engine.measure import StepTimes, step_times
 from qwen_batch.engine.runner import Runner
 from qwen_batch.engine.scheduler import Piece, Scheduler
 from qwen_batch.engine.sequence import Sequence as EngineSequence
@@ -84,6 +86,7 @@ class Engine:
         )
         self._limits = BatchLimits(self._scheduler)
         self.on_start: Callable[[list[str]], None] | None = None  # told the ids that begin in a step, before it runs
+        self._step_times: StepTimes | None = None  # where the step's size was chosen by them
         self._refused: list[Completion] = []
         self._active_ids: set[str] = set()
         self._num_steps = self._num_computed_tokens = self._num_cached_tokens = 0
@@ -100,7 +103,7 @@ class Engine:
             known = ", ".join(EngineConfig.__dataclass_fields__)
             raise UsageError(f"Engine.load: unknown option {unknown[0]!r}; known: {known}")
         files = resolve_model(model, revision, report=lambda message: None)
-        return cls.load_folder(files.folder, EngineConfig(**options))
+        return cls.load_folder(files.folder, EngineConfig.from_options(options))
 
     @classmethod
     def load_folder(cls, folder: Path, config: EngineConfig) -> Engine:
@@ -113,7 +116,12 @@ class Engine:
         decoder = Decoder.load(
             folder, dtype, device, native, use_triton=backend == "triton", deterministic=config.deterministic
         )
-        return cls(decoder, ChatTokenizer.load(folder), config, backend)
+        times = step_times(decoder, backend, config.block_size) if config.measure_steps else None
+        if times is not None:
+            config = dataclasses.replace(config, max_num_batched_tokens=times.choose(), measure_steps=False)
+        engine = cls(decoder, ChatTokenizer.load(folder), config, backend)
+        engine._step_times = times
+        return engine
 
     @property
     def precision(self) -> str:
@@ -125,9 +133,11 @@ class Engine:
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
         exact = ", deterministic" if self.config.deterministic else ""
         size, num_blocks = self.config.block_size, self._blocks.num_blocks
+        given = f"{self.config.max_num_batched_tokens:,} tokens in a step"
+        steps = given if self._step_times is None else self._step_times.describe()
         return (
             f"device {self.device.type}{threads}, backend {self.backend}, {self.precision}{exact}, "
-            f"window {self.max_model_len:,} tokens, KV memory {num_blocks:,} blocks of {size} tokens"
+            f"window {self.max_model_len:,} tokens, KV memory {num_blocks:,} blocks of {size} tokens, {steps}"
         )
 
     @property
