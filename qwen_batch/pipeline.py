@@ -208,6 +208,8 @@ class _Run:
         with self._clock.stage("write"):
             self._wait_for_rows()
         self._clock.stop()
+        if self._engine is not None:
+            logger.info("planning: %s", self._engine.report(), extra={"event": "planning"})
 
     def times(self) -> StageTimes:
         """Where the time has gone so far."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 import time
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from qwen_batch.engine.config import (
     resolve_max_model_len,
     resolve_num_blocks,
 )
+from qwen_batch.engine.estimate import padded_efficiency
 from qwen_batch.engine.measure import StepTimes, step_times
 from qwen_batch.engine.runner import Runner
 from qwen_batch.engine.scheduler import Piece, Scheduler
@@ -43,6 +45,7 @@ from qwen_batch.model.tokenizer import ChatTokenizer
 from qwen_batch.records import Completion, FinishReason, Request, SamplingParams
 
 Prompt = str | Sequence[int]
+FRAGMENTATION_STEPS = 32  # between looks at how full the blocks are
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class EngineStats:
     num_steps: int
     num_preemptions: int
     max_num_running: int  # sequences that ran at once
+    max_fragmentation: float  # share of the slots of blocks in use that held no token, seen every few steps
     num_recomputed_tokens: int  # computed again after a preemption
     num_computed_tokens: int  # through the model, prompts and outputs
     num_cached_tokens: int  # prompt tokens that did not have to be computed
@@ -89,6 +93,8 @@ class Engine:
         self._step_times: StepTimes | None = None  # where the step's size was chosen by them
         self._refused: list[Completion] = []
         self._active_ids: set[str] = set()
+        self._lengths: Counter[int] = Counter()  # of finished sequences, in tokens
+        self._max_fragmentation = 0.0
         self._num_steps = self._num_computed_tokens = self._num_cached_tokens = 0
         self._device_seconds = 0.0
 
@@ -164,10 +170,23 @@ class Engine:
             num_steps=self._num_steps,
             num_preemptions=self._scheduler.num_preemptions,
             max_num_running=self._scheduler.max_num_running,
+            max_fragmentation=self._max_fragmentation,
             num_recomputed_tokens=self._scheduler.num_recomputed_tokens,
             num_computed_tokens=self._num_computed_tokens,
             num_cached_tokens=self._num_cached_tokens,
             device_seconds=self._device_seconds,
+        )
+
+    def report(self) -> str:
+        """One line on how planning went so far."""
+        stats = self.stats
+        useful = stats.num_computed_tokens - stats.num_recomputed_tokens
+        padded = padded_efficiency(self._lengths.elements(), self.config.max_num_seqs)
+        return (
+            f"{stats.num_steps:,} steps, at most {stats.max_num_running} requests at once; "
+            f"{stats.num_computed_tokens:,} tokens computed ({useful / max(1, stats.num_computed_tokens):.1%} useful; "
+            f"padded batches: {padded:.0%}), {stats.num_cached_tokens:,} shared; {stats.num_preemptions} preemptions; "
+            f"at most {stats.max_fragmentation:.1%} of the KV slots in use empty"
         )
 
     def generate(
@@ -249,6 +268,9 @@ class Engine:
                 completion = self._advance(piece, tokens.__next__)
                 if completion is not None:
                     done.append(completion)
+            if self._num_steps % FRAGMENTATION_STEPS == 1:
+                empty = self._blocks.fragmentation(self._scheduler.running)
+                self._max_fragmentation = max(self._max_fragmentation, empty)
         self._active_ids.difference_update(completion.request_id for completion in done)
         return done
 
@@ -333,6 +355,7 @@ class Engine:
     ) -> Completion:
         self._scheduler.finish(sequence)
         self._num_cached_tokens += sequence.num_cached_tokens
+        self._lengths[len(sequence.token_ids)] += 1
         output = sequence.output_ids
         return Completion(
             request_id=sequence.request.request_id,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qwen_batch.bench.scheduling import SHAPES, Planned, Shape, Simulation, iter_requests, many, mixed
-from qwen_batch.engine import queue
+from qwen_batch.engine import Engine, EngineConfig, queue
 from qwen_batch.engine.queue import Picks, WaitingQueue, bucket_of
 from qwen_batch.engine.sequence import Sequence
 from qwen_batch.records import Request, SamplingParams
@@ -238,3 +239,27 @@ def test_many_requests_are_planned_quickly() -> None:
     planned = many(4000)
     assert planned.num_requests == 4000
     assert planned.cpu_seconds < 4000 * 4 * 60e-6
+
+
+def test_an_engine_reports_how_planning_went(tiny_qwen3: Path) -> None:
+    engine = Engine.load_folder(tiny_qwen3, EngineConfig(device="cpu", dtype="float32", max_num_seqs=4))
+    prompts = [[*range(20, 60), number] for number in range(3, 11)]
+    engine.generate(prompts, SamplingParams(max_tokens=4, ignore_eos=True))
+    report = engine.report()
+    computed = 41 + 7 * (41 - 32) + 8 * 3  # two blocks of 16 are shared; the last token of an answer is not computed
+    assert f"at most 4 requests at once; {computed} tokens computed (100.0% useful; padded batches: 100%)" in report
+    assert "224 shared; 0 preemptions" in report
+    assert 0.0 < engine.stats.max_fragmentation < 1.0
+
+
+def test_the_engine_says_what_begins_before_it_runs(tiny_qwen3: Path) -> None:
+    engine = Engine.load_folder(tiny_qwen3, EngineConfig(device="cpu", dtype="float32", max_num_seqs=2))
+    begun: list[str] = []
+    engine.on_start = begun.extend
+    for number in range(5):
+        engine.add(Request(str(number), [5 + number] * 9, SamplingParams(max_tokens=2, ignore_eos=True)))
+    done = engine.step()
+    assert (begun, done) == (["0", "1"], [])
+    while engine.has_unfinished:
+        engine.step()
+    assert begun == ["0", "1", "2", "3", "4"]
