@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-import time
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -89,7 +89,6 @@ class Engine:
             output_reserve=config.output_reserve,
         )
         self._limits = BatchLimits(self._scheduler)
-        self.on_start: Callable[[list[str]], None] | None = None  # told the ids that begin in a step, before it runs
         self._step_times: StepTimes | None = None  # where the step's size was chosen by them
         self._refused: list[Completion] = []
         self._active_ids: set[str] = set()
@@ -249,8 +248,6 @@ class Engine:
         """Compute one step and return what finished in it."""
         done, self._refused = self._refused, []
         pieces = self._scheduler.schedule()
-        if self.on_start is not None and self._scheduler.started:
-            self.on_start([sequence.request.request_id for sequence in self._scheduler.started])
         if pieces:
             started = time.monotonic()
             try:

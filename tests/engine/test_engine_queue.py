@@ -250,16 +250,3 @@ def test_an_engine_reports_how_planning_went(tiny_qwen3: Path) -> None:
     assert f"at most 4 requests at once; {computed} tokens computed (100.0% useful; padded batches: 100%)" in report
     assert "224 shared; 0 preemptions" in report
     assert 0.0 < engine.stats.max_fragmentation < 1.0
-
-
-def test_the_engine_says_what_begins_before_it_runs(tiny_qwen3: Path) -> None:
-    engine = Engine.load_folder(tiny_qwen3, EngineConfig(device="cpu", dtype="float32", max_num_seqs=2))
-    begun: list[str] = []
-    engine.on_start = begun.extend
-    for number in range(5):
-        engine.add(Request(str(number), [5 + number] * 9, SamplingParams(max_tokens=2, ignore_eos=True)))
-    done = engine.step()
-    assert (begun, done) == (["0", "1"], [])
-    while engine.has_unfinished:
-        engine.step()
-    assert begun == ["0", "1", "2", "3", "4"]
