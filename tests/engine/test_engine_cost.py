@@ -21,7 +21,9 @@ from qwen_batch.records import Request, SamplingParams
 
 @pytest.fixture
 def engine(tiny_qwen3: Path) -> Engine:
-    return Engine.load_folder(tiny_qwen3, EngineConfig(device="cpu", dtype="float32", num_blocks=64, block_size=8))
+    return Engine.load_folder(
+        tiny_qwen3, EngineConfig(device="cpu", dtype="float32", backend="torch", num_blocks=64, block_size=8)
+    )
 
 
 @pytest.mark.parametrize(("prompt", "answer"), [(1, 1), (8, 1), (9, 8), (100, 30)])
