@@ -208,6 +208,12 @@ class SamplingSection(Section):
         return SamplingParams(**{**self.model_dump(), **changes})
 
 
+def _at_least_one(value: int | str) -> int | str:
+    if isinstance(value, int) and value < 1:
+        raise ValueError("write a number of tokens above 0, or auto")
+    return value
+
+
 class EngineSection(Section):
     """How the model runs. None of this may change an answer, except `dtype` and `weights`."""
 
@@ -238,8 +244,20 @@ class EngineSection(Section):
     """Bytes for keys and values. auto: a share of what is free when the model is loaded."""
     max_num_seqs: int = Field(default=64, ge=1)
     """Most sequences in a step."""
-    max_num_batched_tokens: Tokens = 2048
-    """Most tokens in a step; longer prompts are computed in pieces of this size."""
+    max_num_batched_tokens: Annotated[
+        int | Literal["auto"],
+        BeforeValidator(lambda value: value if value == "auto" else parse_size(value)),
+        AfterValidator(_at_least_one),
+        WithJsonSchema(
+            {"anyOf": [{"const": "auto"}, {"type": "integer"}, {"type": "string", "pattern": SIZE_PATTERN}]}
+        ),
+    ] = "auto"
+    """Most tokens in a step; longer prompts are computed in pieces of this size. auto: the largest size that is near
+    the best rate, measured once for each device, model shape and precision (two seconds)."""
+    output_reserve: float = Field(default=1.0, ge=0, le=1)
+    """Share of the answers for whose length a request is given room in KV memory before it starts. 1: for the longest
+    that was asked for. Below: for that share of the answers seen so far, so that more run at once; one that grows
+    beyond may have to be computed again."""
     max_model_len: Tokens | None = None
     """Longest prompt plus answer. Default: the model's own window."""
 

@@ -208,6 +208,8 @@ class _Run:
         with self._clock.stage("write"):
             self._wait_for_rows()
         self._clock.stop()
+        if self._engine is not None:
+            logger.info("planning: %s", self._engine.report(), extra={"event": "planning"})
 
     def times(self) -> StageTimes:
         """Where the time has gone so far."""
@@ -256,7 +258,7 @@ class _Run:
         from qwen_batch.engine import Engine, EngineConfig
 
         job = self._job
-        engine = Engine.load_folder(self._model.folder, EngineConfig(**job.engine.model_dump()))
+        engine = Engine.load_folder(self._model.folder, EngineConfig.from_options(job.engine.model_dump()))
         logger.info("model %s: %s", self._model.name, engine.describe(), extra={"event": "engine"})
         self._sink.record("engine_loaded", {"run_id": self._facts.run_id, "engine": engine.describe()})
         thinking = job.prompt.thinking == "on"
@@ -270,7 +272,7 @@ class _Run:
             model_sha256=self._facts.model_sha256,
             precision=engine.precision,
             run_id=self._facts.run_id,
-            window=engine.config.max_num_seqs,
+            window=2 * engine.config.max_num_seqs,  # as many as are asked at a time: all of them are planned over
             submit=self._writer.submit,
             stage=self._clock.stage,
         )

@@ -230,6 +230,8 @@ class Request:
     prompt_token_ids: Sequence[int]
     sampling: SamplingParams = field(default_factory=SamplingParams)
     priority: int = 0  # larger goes first
+    level: int = 0  # of a map-reduce; among equals in priority larger goes first
+    template: str = ""  # the wording's name: answers to the same one are expected to be alike in length
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -37,10 +38,19 @@ class EngineConfig:
     kv_memory: int | Literal["auto"] = "auto"  # bytes
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 2048
+    measure_steps: bool = False  # choose max_num_batched_tokens by measuring the device: what `auto` stands for
     max_model_len: int | None = None  # tokens; None: the model's window
     share_prefixes: bool = True
     deterministic: bool = False  # the same bytes whatever the batch
-    output_reserve: float = 1.0  # share of max_tokens for which admission keeps blocks; below 1 may preempt
+    output_reserve: float = 1.0  # share of the answers for whose length admission keeps blocks; below 1 may preempt
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> EngineConfig:
+        """As in a job file, where max_num_batched_tokens may be `auto`."""
+        if options.get("max_num_batched_tokens") == "auto":
+            kept = {name: value for name, value in options.items() if name != "max_num_batched_tokens"}
+            return cls(**kept, measure_steps=True)
+        return cls(**options)
 
     def __post_init__(self) -> None:
         for name in ("block_size", "max_num_seqs", "max_num_batched_tokens"):

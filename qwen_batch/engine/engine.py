@@ -8,10 +8,13 @@ One step is: schedule -> run -> share full blocks -> append tokens -> finish wha
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,8 @@ from qwen_batch.engine.config import (
     resolve_max_model_len,
     resolve_num_blocks,
 )
+from qwen_batch.engine.estimate import padded_efficiency
+from qwen_batch.engine.measure import StepTimes, step_times
 from qwen_batch.engine.runner import Runner
 from qwen_batch.engine.scheduler import Piece, Scheduler
 from qwen_batch.engine.sequence import Sequence as EngineSequence
@@ -40,6 +45,7 @@ from qwen_batch.model.tokenizer import ChatTokenizer
 from qwen_batch.records import Completion, FinishReason, Request, SamplingParams
 
 Prompt = str | Sequence[int]
+FRAGMENTATION_STEPS = 32  # between looks at how full the blocks are
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,9 @@ class EngineStats:
     num_used_blocks: int
     num_steps: int
     num_preemptions: int
+    max_num_running: int  # sequences that ran at once
+    max_fragmentation: float  # share of the slots of blocks in use that held no token, seen every few steps
+    num_recomputed_tokens: int  # computed again after a preemption
     num_computed_tokens: int  # through the model, prompts and outputs
     num_cached_tokens: int  # prompt tokens that did not have to be computed
     device_seconds: float = 0.0  # in steps of the model, up to the tokens that came out
@@ -80,8 +89,11 @@ class Engine:
             output_reserve=config.output_reserve,
         )
         self._limits = BatchLimits(self._scheduler)
+        self._step_times: StepTimes | None = None  # where the step's size was chosen by them
         self._refused: list[Completion] = []
         self._active_ids: set[str] = set()
+        self._lengths: Counter[int] = Counter()  # of finished sequences, in tokens
+        self._max_fragmentation = 0.0
         self._num_steps = self._num_computed_tokens = self._num_cached_tokens = 0
         self._device_seconds = 0.0
 
@@ -96,7 +108,7 @@ class Engine:
             known = ", ".join(EngineConfig.__dataclass_fields__)
             raise UsageError(f"Engine.load: unknown option {unknown[0]!r}; known: {known}")
         files = resolve_model(model, revision, report=lambda message: None)
-        return cls.load_folder(files.folder, EngineConfig(**options))
+        return cls.load_folder(files.folder, EngineConfig.from_options(options))
 
     @classmethod
     def load_folder(cls, folder: Path, config: EngineConfig) -> Engine:
@@ -115,7 +127,12 @@ class Engine:
             deterministic=config.deterministic,
             int8=config.weights == "int8",
         )
-        return cls(decoder, ChatTokenizer.load(folder), config, backend)
+        times = step_times(decoder, backend, config.block_size) if config.measure_steps else None
+        if times is not None:
+            config = dataclasses.replace(config, max_num_batched_tokens=times.choose(), measure_steps=False)
+        engine = cls(decoder, ChatTokenizer.load(folder), config, backend)
+        engine._step_times = times
+        return engine
 
     @property
     def precision(self) -> str:
@@ -126,10 +143,12 @@ class Engine:
         """One line on what runs: device, backend, precision, memory."""
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
         exact = ", deterministic" if self.config.deterministic else ""
-        size, count = self.config.block_size, self._blocks.num_blocks
+        size, num_blocks = self.config.block_size, self._blocks.num_blocks
+        given = f"{self.config.max_num_batched_tokens:,} tokens in a step"
+        steps = given if self._step_times is None else self._step_times.describe()
         return (
             f"device {self.device.type}{threads}, backend {self.backend}, {self.precision}{exact}, "
-            f"window {self.max_model_len:,} tokens, KV memory {count:,} blocks of {size} tokens"
+            f"window {self.max_model_len:,} tokens, KV memory {num_blocks:,} blocks of {size} tokens, {steps}"
         )
 
     @property
@@ -142,6 +161,11 @@ class Engine:
         return self._scheduler.num_waiting
 
     @property
+    def wants_more(self) -> bool:
+        """Whether planning is helped by more waiting requests; they may be added all the same."""
+        return self._scheduler.wants_more
+
+    @property
     def stats(self) -> EngineStats:
         return EngineStats(
             num_running=len(self._scheduler.running),
@@ -150,9 +174,24 @@ class Engine:
             num_used_blocks=self._blocks.num_used,
             num_steps=self._num_steps,
             num_preemptions=self._scheduler.num_preemptions,
+            max_num_running=self._scheduler.max_num_running,
+            max_fragmentation=self._max_fragmentation,
+            num_recomputed_tokens=self._scheduler.num_recomputed_tokens,
             num_computed_tokens=self._num_computed_tokens,
             num_cached_tokens=self._num_cached_tokens,
             device_seconds=self._device_seconds,
+        )
+
+    def report(self) -> str:
+        """One line on how planning went so far."""
+        stats = self.stats
+        useful = stats.num_computed_tokens - stats.num_recomputed_tokens
+        padded = padded_efficiency(self._lengths.elements(), self.config.max_num_seqs)
+        return (
+            f"{stats.num_steps:,} steps, at most {stats.max_num_running} requests at once; "
+            f"{stats.num_computed_tokens:,} tokens computed ({useful / max(1, stats.num_computed_tokens):.1%} useful; "
+            f"padded batches: {padded:.0%}), {stats.num_cached_tokens:,} shared; {stats.num_preemptions} preemptions; "
+            f"at most {stats.max_fragmentation:.1%} of the KV slots in use empty"
         )
 
     def generate(
@@ -176,15 +215,20 @@ class Engine:
         return [done[request.request_id] for request in requests]
 
     def stream(self, requests: Iterable[Request]) -> Iterator[Completion]:
-        """Yield each completion as it finishes. Requests are pulled as there is room, so they may be a generator."""
-        source, exhausted = iter(requests), False
+        """Yield each completion as it finishes. Requests are pulled as planning wants them, so they may be a generator.
+
+        Before each step at most two batches come from a generator, which may take its time; a list is looked through
+        as far as planning wants.
+        """
+        source = iter(requests)
+        at_once = None if isinstance(requests, Sized) else 2 * self.config.max_num_seqs
         try:
             while True:
-                while not exhausted and self._scheduler.num_waiting < 2 * self.config.max_num_seqs:
-                    request = next(source, None)
-                    exhausted = request is None
-                    if request is not None:
-                        self.add(request)
+                for _ in range(at_once) if at_once else count():
+                    request = next(source, None) if self.wants_more else None
+                    if request is None:
+                        break
+                    self.add(request)
                 if not self.has_unfinished:
                     return
                 yield from self.step()
@@ -227,6 +271,9 @@ class Engine:
                 completion = self._advance(piece, tokens.__next__)
                 if completion is not None:
                     done.append(completion)
+            if self._num_steps % FRAGMENTATION_STEPS == 1:
+                empty = self._blocks.fragmentation(self._scheduler.running)
+                self._max_fragmentation = max(self._max_fragmentation, empty)
         self._active_ids.difference_update(completion.request_id for completion in done)
         return done
 
@@ -311,6 +358,7 @@ class Engine:
     ) -> Completion:
         self._scheduler.finish(sequence)
         self._num_cached_tokens += sequence.num_cached_tokens
+        self._lengths[len(sequence.token_ids)] += 1
         output = sequence.output_ids
         return Completion(
             request_id=sequence.request.request_id,

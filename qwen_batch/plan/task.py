@@ -261,7 +261,9 @@ class DocumentTask:
         return self._context.encode(self._context.prompts.reduce_messages(self.document, notes))
 
     def _request(self, index: int, ids: list[int], sampling: SamplingParams) -> Request:
-        return Request(f"{self._number}/{self.level}/{index}", ids, sampling, self.document.priority)
+        wording = "merge" if self.level else "part" if self.num_chunks > 1 else "whole"
+        name = f"{self._number}/{self.level}/{index}"
+        return Request(name, ids, sampling, self.document.priority, self.level, wording)
 
     def _failed_call(self, completion: Completion) -> Failure:
         message = completion.error or "the model call failed"
