@@ -7,7 +7,9 @@ import hashlib
 import json
 from array import array
 
-from qwen_batch.records import Request
+from qwen_batch.records import Request, SamplingParams
+
+_SAMPLING_FIELDS = [field.name for field in dataclasses.fields(SamplingParams)]  # asdict copies deeply: slow
 
 
 def request_key(request: Request, model_sha256: str, precision: str) -> str:
@@ -15,9 +17,13 @@ def request_key(request: Request, model_sha256: str, precision: str) -> str:
 
     The request's id and priority are left out: they change when a call runs, not what it says.
     """
-    sampling = dataclasses.asdict(request.sampling)
-    head = json.dumps([model_sha256, precision, sampling], sort_keys=True, default=list)
-    return hashlib.sha256(head.encode() + array("q", request.prompt_token_ids).tobytes()).hexdigest()
+    head = _head(request.sampling, model_sha256, precision)
+    return hashlib.sha256(head + array("q", request.prompt_token_ids).tobytes()).hexdigest()
+
+
+def _head(sampling: SamplingParams, model_sha256: str, precision: str) -> bytes:
+    values = {name: getattr(sampling, name) for name in _SAMPLING_FIELDS}
+    return json.dumps([model_sha256, precision, values], sort_keys=True, default=list).encode()
 
 
 def document_key(content: str, job_sha256: str, model_sha256: str, precision: str, metadata_json: str) -> str:

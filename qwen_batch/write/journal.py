@@ -26,6 +26,7 @@ from qwen_batch.errors import OutputError
 from qwen_batch.records import Completion, Status
 from qwen_batch.write.calls import ModelCall, call_to_json, columns_from_json, completion_from_json
 from qwen_batch.write.disk import DENIED_ADVICE, FULL_ADVICE, Disk, output_errors
+from qwen_batch.write.many_rows import for_ids, insert_rows
 from qwen_batch.write.parts import Place
 from qwen_batch.write.schema import Columns, clean_id, microseconds
 
@@ -98,6 +99,7 @@ class Journal:
         self._connection = connection
         self._reader: sqlite3.Connection | None = None  # opened with the first question
         self._reader_lock = threading.Lock()
+        self._known_calls: set[int] | None = None  # hashes of all keys of calls; read with the first question
         self._disk = disk
         self._lock = threading.RLock()
 
@@ -120,6 +122,8 @@ class Journal:
 
     def completion(self, key: str) -> Completion | None:
         """The completion that was computed for this key."""
+        if not self._may_know(key):
+            return None
         row = self._one("SELECT row FROM completions WHERE key = ?", key)
         if row is None:
             return None
@@ -133,9 +137,12 @@ class Journal:
 
     def add_completions(self, calls: Iterable[ModelCall]) -> None:
         """Keep these calls, each in place of an earlier one with its key. All or none."""
-        values = [(call.key, call_to_json(call)) for call in calls]
-        with self.transaction() as connection:
-            connection.executemany("INSERT OR REPLACE INTO completions VALUES (?, 0, NULL, ?)", values)
+        values = [(call.key, 0, call_to_json(call)) for call in calls]
+        with self._lock:
+            with self.transaction() as connection:
+                insert_rows(connection, "INSERT OR REPLACE INTO completions (key, stamp, row)", values)
+            if self._known_calls is not None:
+                self._known_calls.update(hash(key) for key, _, _ in values)
 
     def add_rows(
         self,
@@ -144,9 +151,9 @@ class Journal:
     ) -> None:
         """Keep these (row, key), each in place of the document's earlier row, and what `also` does. All or none."""
         journaled = [JournaledRow(row, key, _row_to_json(row)) for row, key in rows]
-        insert = "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, NULL, ?)"
+        insert = "INSERT OR REPLACE INTO documents (doc_id, key, status, stamp, row)"
         with self.transaction() as connection:
-            connection.executemany(insert, [row.values() for row in journaled])
+            insert_rows(connection, insert, [row.values() for row in journaled])
             if also is not None:
                 also(connection, journaled)
 
@@ -155,7 +162,7 @@ class Journal:
     ) -> None:
         """Let these documents be unknown, and do what `also` does. All or none."""
         with self.transaction() as connection:
-            connection.executemany("DELETE FROM documents WHERE doc_id = ?", [(doc_id,) for doc_id in doc_ids])
+            for_ids(connection, "DELETE FROM documents WHERE doc_id", doc_ids)
             if also is not None:
                 also(connection)
 
@@ -169,15 +176,13 @@ class Journal:
 
     def note_part(self, kind: JournaledKind, ids: Sequence[str], part: str) -> None:
         """Note that the part file holds the newest rows of these ids."""
-        update = f"UPDATE {kind.table} SET part = ? WHERE {kind.id_column} = ?"
         with self.transaction() as connection:
-            connection.executemany(update, [(part, id_) for id_ in ids])
+            for_ids(connection, f"UPDATE {kind.table} SET part = ? WHERE {kind.id_column}", ids, part)
 
     def forget_parts(self, kind: JournaledKind, parts: Iterable[str]) -> None:
         """Note that these part files hold nothing: their rows are pending again."""
         with self.transaction() as connection:
-            update = f"UPDATE {kind.table} SET part = NULL WHERE part = ?"
-            connection.executemany(update, [(part,) for part in parts])
+            for_ids(connection, f"UPDATE {kind.table} SET part = NULL WHERE part", list(parts))
 
     def reconcile(self, kind: JournaledKind, places: Mapping[str, Place]) -> None:
         """Note where rows stand after parts were compacted, and make pending what no part file holds as the journal
@@ -194,9 +199,11 @@ class Journal:
 
     def forget_keys(self) -> None:
         """Let no document and no completion count as computed. The rows stay."""
-        with self.transaction() as connection:
-            connection.execute("UPDATE documents SET key = NULL")
-            connection.execute("DELETE FROM completions")
+        with self._lock:
+            with self.transaction() as connection:
+                connection.execute("UPDATE documents SET key = NULL")
+                connection.execute("DELETE FROM completions")
+            self._known_calls = None
 
     def close(self) -> None:
         with self._lock, self._reader_lock, _journal_errors(self.path):
@@ -239,6 +246,13 @@ class Journal:
             if self._reader is None:
                 self._reader = sqlite3.connect(self.path, timeout=30.0, isolation_level=None, check_same_thread=False)
             return cast("tuple[Any, ...] | None", self._reader.execute(query, values).fetchone())
+
+    def _may_know(self, key: str) -> bool:
+        """False where the journal has no call of this key, known without asking it: most calls are new."""
+        with self._lock:
+            if self._known_calls is None:
+                self._known_calls = {hash(known) for (known,) in self.query("SELECT key FROM completions")}
+            return hash(key) in self._known_calls
 
     def query(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows that a SELECT finds."""

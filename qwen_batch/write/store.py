@@ -22,7 +22,7 @@ from qwen_batch.write.disk import Disk
 from qwen_batch.write.in_flight import InFlight
 from qwen_batch.write.journal import COMPLETIONS, DOCUMENTS, Journal, JournaledKind, JournaledRow
 from qwen_batch.write.parts import PartFolder
-from qwen_batch.write.schema import result_schema, row_to_dict
+from qwen_batch.write.schema import clean_id, result_schema, row_to_dict
 from qwen_batch.write.table import JournaledTable
 
 logger = logging.getLogger(__name__)
@@ -143,6 +143,8 @@ class ResultStore:
         return cls(journal, results, completions, audit, in_flight, audit_text=audit_text)
 
     def is_current(self, doc_id: str, key: str) -> Status | None:
+        if not self._results.holds(clean_id(doc_id)):
+            return None
         found = self._journal.current_key(doc_id)
         return found[1] if found is not None and found[0] == key else None
 
