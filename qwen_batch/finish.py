@@ -16,7 +16,7 @@ from qwen_batch.feed import Ready
 from qwen_batch.job import Job
 from qwen_batch.plan.task import plan_failure
 from qwen_batch.plan.tree import DocumentTask
-from qwen_batch.records import Answer, CleanDocument, Completion, Failure, Message, ResultRow
+from qwen_batch.records import Answer, CleanDocument, Completion, Failure, Message, ResultRow, Stage
 
 if TYPE_CHECKING:
     from qwen_batch.model.tokenizer import ChatTokenizer
@@ -70,6 +70,8 @@ class Finisher:
                 return answered_row(task, answer, finished.facts, started_at=started_at, finished_at=now)
             except DocumentError as error:
                 result = replace(plan_failure(task.document, error), stage="answer")
+            except Exception as error:  # whatever an answer does to the checks hurts its document alone
+                result = defect(task, "answer", error)
         logger.warning("%s: failed: %s: %s", result.doc_id, result.error_type, result.error)
         now = datetime.datetime.now(datetime.UTC)
         return failed_row(result, finished.facts, task=task, started_at=started_at, finished_at=now)
@@ -80,3 +82,10 @@ class Finisher:
         if self._source_check is not None:
             answer = self._source_check.apply(answer, document)
         return self._filter.apply(answer)
+
+
+def defect(task: DocumentTask, stage: Stage, error: Exception) -> Failure:
+    """A defect of ours, or of a library: it must cost one row, not the night."""
+    logger.error("%s: stage %s failed", task.document.doc_id, stage, exc_info=error)
+    message = f"the stage {stage!r} failed: {error!r}; please report this"
+    return replace(plan_failure(task.document, DocumentError("internal", message)), stage=stage)

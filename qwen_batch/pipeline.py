@@ -28,7 +28,7 @@ from qwen_batch.answer.rows import RunFacts
 from qwen_batch.calls import Answered, CallBook, Prepared
 from qwen_batch.errors import QwenBatchError, UsageError
 from qwen_batch.feed import Event, Exhausted, Feed, PlannerWanted, Ready, Unchanged
-from qwen_batch.finish import Finished, Finisher
+from qwen_batch.finish import Finished, Finisher, defect
 from qwen_batch.job import Job
 from qwen_batch.model.registry import ModelFiles, model_sha256, resolve_model
 from qwen_batch.operate.lock import OutputLock
@@ -39,7 +39,7 @@ from qwen_batch.operate.stages import StageClock, StageTimes
 from qwen_batch.operate.summary import RunSummary
 from qwen_batch.plan.tree import DocumentTask, Planner
 from qwen_batch.read.inputs import iter_inputs
-from qwen_batch.records import Failure, ResultRow
+from qwen_batch.records import Completion, Failure, ResultRow
 from qwen_batch.unattended import claim_folder, drop_missing, recorded
 from qwen_batch.write.in_flight import MAX_DEATHS
 from qwen_batch.write.jsonl import JsonlWriter, write_openai_batch
@@ -350,11 +350,20 @@ class _Run:
     def _take_answer(self, answered: Answered) -> None:
         task = answered.task
         assert self._calls is not None
-        self._calls.ask(task, task.complete(answered.completion))
+        if task not in self._under_way:
+            return  # it has failed, and this is the answer to another of its calls
+        try:
+            self._calls.ask(task, task.complete(answered.completion))
+        except Exception as error:  # the prompt of a merge could not be made, by a defect that is no DocumentError
+            self._end(task, defect(task, "plan", error))
+            return
         self._warn(task)
         if task.is_done:
-            del self._num_warned[task]
-            self._finished.append(Finished(self._under_way.pop(task), task.result, task, self._facts))
+            self._end(task, task.result)
+
+    def _end(self, task: DocumentTask, result: Completion | Failure) -> None:
+        del self._num_warned[task]
+        self._finished.append(Finished(self._under_way.pop(task), result, task, self._facts))
 
     def _keep_rows(self) -> None:
         """Have the rows of this step made and kept, all in one transaction, while the device goes on."""

@@ -15,8 +15,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from qwen_batch.answer.filters import AnswerFilter
 from qwen_batch.cli import main
 from qwen_batch.engine import Engine
+from qwen_batch.engine.runner import Runner
+from qwen_batch.plan.tree import DocumentTask
 
 RunCli = Callable[..., int]
 
@@ -151,6 +154,63 @@ def test_a_document_that_breaks_the_engine_is_a_suspect(
     assert run_cli("run", job, "-q", "--limit", 1) == 3
     (row,) = rows(job).values()
     assert row["error_type"] == "quarantined"
+
+
+def prompt_holds(engine: Any, pieces: Any, word: str) -> list[bool]:
+    return [word in engine.tokenizer.decode(piece.sequence.token_ids) for piece in pieces]
+
+
+@pytest.mark.parametrize("trouble", ["a step fails", "not a number"])
+def test_what_one_document_does_to_the_model_costs_one_row(
+    job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    run, load = Runner.run, Engine.load_folder
+    engines: list[Engine] = []
+    monkeypatch.setattr(Engine, "load_folder", lambda *given: engines.append(load(*given)) or engines[-1])
+
+    def troubled(self: Runner, pieces: Any) -> list[int | None]:
+        marks = prompt_holds(engines[0], pieces, "Text 41.")
+        if trouble == "a step fails" and any(marks):
+            raise IndexError("index out of range in self")
+        tokens = iter(run(self, pieces))
+        drawn = [next(tokens) if piece.reaches_end else None for piece in pieces]
+        drawn = [None if mark else token for mark, token in zip(marks, drawn, strict=True)]
+        return [token for token, piece in zip(drawn, pieces, strict=True) if piece.reaches_end]
+
+    monkeypatch.setattr(Runner, "run", troubled)
+    assert run_cli("run", job, "-q") == 3
+    found = rows(job)
+    assert {doc_id for doc_id, row in found.items() if row["status"] == "failed"} == {"41"}
+    assert (len(found), found["41"]["stage"]) == (60, "generate")
+    assert (found["41"]["error_type"], found["41"]["error"]) == {
+        "a step fails": ("generate_failed", "the model failed on it: IndexError('index out of range in self')"),
+        "not a number": ("not_finite", "the model's logits are not numbers"),
+    }[trouble]
+    monkeypatch.setattr(Runner, "run", run)
+    assert run_cli("run", job, "-q", "--retry-failed") in (0, 3)
+    assert rows(job)["41"]["status"] != "failed"
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "stage"), [(DocumentTask, "complete", "plan"), (AnswerFilter, "apply", "answer")]
+)
+def test_a_defect_on_the_way_to_the_row_costs_one_row(
+    job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, stage: str
+) -> None:
+    real, calls = getattr(owner, name), []
+
+    def third_time_fails(self: Any, *given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyError("unforeseen")
+        return real(self, *given)
+
+    monkeypatch.setattr(owner, name, third_time_fails)
+    assert run_cli("run", job, "-q") == 3
+    (failed,) = (row for row in rows(job).values() if row["status"] == "failed")
+    assert (failed["error_type"], failed["stage"]) == ("internal", stage)
+    assert failed["error"] == f"the stage '{stage}' failed: KeyError('unforeseen'); please report this"
+    assert len(rows(job)) == 60
 
 
 def test_a_fresh_start_with_kept_calls_verifies(job: Path, run_cli: RunCli) -> None:

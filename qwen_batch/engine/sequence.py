@@ -27,6 +27,7 @@ class Sequence:
         "nodes",
         "num_cached_tokens",
         "num_computed_tokens",
+        "num_failures",
         "num_preemptions",
         "num_prompt_tokens",
         "request",
@@ -42,6 +43,7 @@ class Sequence:
         self.num_computed_tokens = 0
         self.num_cached_tokens = 0  # of the prompt, found in the prefix tree at first admission
         self.num_preemptions = 0
+        self.num_failures = 0  # steps that it had to itself and that failed
         self.block_table: list[int] = []
         self.nodes: list[Node] = []
         self.block_hashes: tuple[int, ...] | None = None  # of the prompt's full blocks, made when first asked

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from array import array
+from functools import lru_cache
 
 from qwen_batch.records import Request, SamplingParams
 
@@ -21,6 +22,7 @@ def request_key(request: Request, model_sha256: str, precision: str) -> str:
     return hashlib.sha256(head + array("q", request.prompt_token_ids).tobytes()).hexdigest()
 
 
+@lru_cache(maxsize=64)  # the documents of a run ask for the same, with few exceptions
 def _head(sampling: SamplingParams, model_sha256: str, precision: str) -> bytes:
     values = {name: getattr(sampling, name) for name in _SAMPLING_FIELDS}
     return json.dumps([model_sha256, precision, values], sort_keys=True, default=list).encode()

@@ -54,6 +54,7 @@ _FIELDS = (
     pa.field("started_at", _TIMESTAMP, nullable=False),
     pa.field("finished_at", _TIMESTAMP, nullable=False),
 )
+_ROW_FIELDS = [field.name for field in dataclasses.fields(ResultRow)]
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -65,7 +66,7 @@ def result_schema(*, metadata: bool) -> pa.Schema:
 
 def row_to_dict(row: ResultRow) -> Columns:
     """A row as column values, `metadata` as JSON text included. Text is made storable, see clean_text, clean_id."""
-    columns = {field.name: _plain(getattr(row, field.name)) for field in dataclasses.fields(row)}
+    columns = {name: _plain(getattr(row, name)) for name in _ROW_FIELDS}
     columns["doc_id"] = clean_id(row.doc_id)
     return columns
 
@@ -118,6 +119,8 @@ def microseconds(moment: datetime.datetime) -> int:
 
 
 def _plain(value: object) -> object:
+    if value is None or isinstance(value, int):  # most columns; the rest is slower
+        return value
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, datetime.datetime):
