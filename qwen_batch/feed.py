@@ -30,7 +30,8 @@ from qwen_batch.records import CleanDocument, Failure, Status
 logger = logging.getLogger(__name__)
 
 MAX_WAITING_DOCUMENTS = 64
-_UNSEARCHED = ("not_found", "unreadable")
+INPUT_TROUBLES = ("not_found", "unsearchable")  # error types of rows that stand for an input, not for a document
+_UNSEARCHED = (*INPUT_TROUBLES, "unreadable")
 _OF_A_LINE = re.compile(r":\d+$")  # the source of a record
 
 
@@ -92,6 +93,7 @@ class Feed:
         self._finished = finished
         self._retry_failed = retry_failed
         self._present: set[int] | None = set() if job.input.missing == "drop" else None
+        self.troubles: set[str] = set()  # ids of rows that stand for inputs in trouble
         self.unsearched: str | None = None  # an input that could not be searched through
         self._planner: Planner | None = None
         self._events: queue.Queue[Event] = queue.Queue(MAX_WAITING_DOCUMENTS)
@@ -159,6 +161,8 @@ class Feed:
                 report(Unchanged(status))
 
     def _note_presence(self, item: Item) -> None:
+        if isinstance(item, Failure) and item.error_type in INPUT_TROUBLES:
+            self.troubles.add(item.doc_id)
         if self._present is not None:
             self._present.add(_hash(item.doc_id))
             if isinstance(item, Failure) and item.error_type in _UNSEARCHED and not _OF_A_LINE.search(item.source):

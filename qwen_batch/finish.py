@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ class Finished:
     result: Completion | Failure
     task: DocumentTask | None  # None: it was never asked about
     facts: RunFacts  # when it was finished
+    redacted: tuple[str, ...] = ()  # rules of the filter that its completions broke
 
 
 class Finisher:
@@ -39,7 +41,7 @@ class Finisher:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._filter = AnswerFilter(job.filter.words, job.filter.patterns, job.filter.action)
+        self.filter = AnswerFilter(job.filter.words, job.filter.patterns, job.filter.action)
         self._source_check: SourceCheck | None = None
         self._prompt_opens_think = False
 
@@ -65,7 +67,7 @@ class Finisher:
         if isinstance(result, Completion):
             assert task is not None
             try:
-                answer = self._checked_answer(result, task.document)
+                answer = self._checked_answer(result, task.document, finished.redacted)
                 now = datetime.datetime.now(datetime.UTC)
                 return answered_row(task, answer, finished.facts, started_at=started_at, finished_at=now)
             except DocumentError as error:
@@ -76,12 +78,12 @@ class Finisher:
         now = datetime.datetime.now(datetime.UTC)
         return failed_row(result, finished.facts, task=task, started_at=started_at, finished_at=now)
 
-    def _checked_answer(self, completion: Completion, document: CleanDocument) -> Answer:
+    def _checked_answer(self, completion: Completion, document: CleanDocument, redacted: Sequence[str]) -> Answer:
         """The answer as the table gets it. Raises DocumentError when a check lets it fail."""
         answer = self.parse(completion)
         if self._source_check is not None:
             answer = self._source_check.apply(answer, document)
-        return self._filter.apply(answer)
+        return self.filter.apply(answer, redacted)
 
 
 def defect(task: DocumentTask, stage: Stage, error: Exception) -> Failure:

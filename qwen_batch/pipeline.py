@@ -16,7 +16,7 @@ import logging
 import secrets
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -40,7 +40,7 @@ from qwen_batch.operate.summary import RunSummary
 from qwen_batch.plan.tree import DocumentTask, Planner
 from qwen_batch.read.inputs import iter_inputs
 from qwen_batch.records import Completion, Failure, ResultRow
-from qwen_batch.unattended import claim_folder, drop_missing, recorded
+from qwen_batch.unattended import claim_folder, drop_mended, drop_missing, recorded
 from qwen_batch.write.in_flight import MAX_DEATHS
 from qwen_batch.write.jsonl import JsonlWriter, write_openai_batch
 from qwen_batch.write.store import ResultStore, RowSink
@@ -106,8 +106,9 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
         asked = {"inputs": list(options.inputs), "limit": options.limit, "fresh": options.fresh}
         with recorded(sink, job, facts, {**asked, "retry_failed": options.retry_failed}) as end:
             run.run()
-            if job.input.missing == "drop" and not options.inputs and options.limit is None:
-                end["dropped"] = drop_missing(sink, feed)
+            if not options.inputs and options.limit is None:
+                missing = drop_missing(sink, feed) if job.input.missing == "drop" else 0
+                end["dropped"] = missing + drop_mended(sink, feed)
             end["documents"] = run.counts()
             end["stage_seconds"] = {name: round(spent, 3) for name, spent in run.times().seconds.items()}
         sink.close()
@@ -184,6 +185,7 @@ class _Run:
         self._writing: Future[list[ResultRow]] | None = None  # rows of the step before
         self._suspects: list[tuple[DocumentTask, Ready]] = []  # were in flight when a run died: one at a time, last
         self._finished: list[Finished] = []  # documents whose rows nobody is making yet
+        self._redacted: defaultdict[DocumentTask, list[str]] = defaultdict(list)  # rules that its completions broke
         self._num_warned: Counter[DocumentTask] = Counter()
         self._feed_exhausted = False
         self._statuses: Counter[str] = Counter()
@@ -267,6 +269,7 @@ class _Run:
         self._calls = CallBook(
             engine,
             self._sink,
+            self._finisher.filter,
             model_sha256=self._facts.model_sha256,
             precision=engine.precision,
             run_id=self._facts.run_id,
@@ -352,6 +355,8 @@ class _Run:
         assert self._calls is not None
         if task not in self._under_way:
             return  # it has failed, and this is the answer to another of its calls
+        if answered.completion.redacted:
+            self._redacted[task] += answered.completion.redacted
         try:
             self._calls.ask(task, task.complete(answered.completion))
         except Exception as error:  # the prompt of a merge could not be made, by a defect that is no DocumentError
@@ -363,7 +368,8 @@ class _Run:
 
     def _end(self, task: DocumentTask, result: Completion | Failure) -> None:
         del self._num_warned[task]
-        self._finished.append(Finished(self._under_way.pop(task), result, task, self._facts))
+        redacted = tuple(self._redacted.pop(task, ()))
+        self._finished.append(Finished(self._under_way.pop(task), result, task, self._facts, redacted))
 
     def _keep_rows(self) -> None:
         """Have the rows of this step made and kept, all in one transaction, while the device goes on."""

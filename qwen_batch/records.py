@@ -229,6 +229,7 @@ class Completion:
     num_prompt_tokens: int
     num_cached_tokens: int = 0  # prompt tokens whose keys and values were already there
     num_preemptions: int = 0
+    redacted: tuple[str, ...] = ()  # rules of the job's filter whose places in `text` were replaced; token_ids are -1
     error_type: str | None = None  # with finish_reason error
     error: str | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -117,6 +118,25 @@ def test_missing_documents_stay_unless_asked(job: Path, run_cli: RunCli) -> None
     next_night(job)
     run_cli("run", job, "-q")
     assert "57" in rows(job)
+
+
+@pytest.mark.parametrize("later", ["later", "later/*.txt", "later/**/*.txt", "later/c.txt"])
+def test_the_row_of_an_input_that_was_not_there_goes_when_it_is(job: Path, run_cli: RunCli, later: str) -> None:
+    paths = ["-q", "-o", f"input.paths=[inbox, '{later}']"]
+    assert run_cli("run", job, *paths) == 3
+    (trouble,) = (row for row in rows(job).values() if row["status"] == "failed")
+    assert trouble["error_type"] == "not_found"
+    assert run_cli("run", job, *paths, "--limit", 3) == 0
+    assert len(rows(job)) == 61, "who does not look at everything takes nothing out"
+    assert run_cli("run", job, *paths) == 3
+    assert len(rows(job)) == 61, "it is not there yet"
+    (job.parent / "later").mkdir()
+    (job.parent / "later/c.txt").write_text("Text of c.")
+    assert run_cli("run", job, *paths) in (0, 3)
+    assert rows(job).keys() - {str(number) for number in range(58)} == {"inbox/a.txt", "inbox/b.txt", "later/c.txt"}
+    assert rows(job)["later/c.txt"]["status"] != "failed"
+    assert [line["doc_id"] for line in audit(job) if line["event"] == "document_dropped"] in ([], [trouble["doc_id"]])
+    assert run_cli("verify", job.parent / "out") == 0
 
 
 @pytest.mark.parametrize("pattern", ["inbox/**/*.txt", "inbox/*.txt"])
@@ -302,6 +322,43 @@ def test_answers_are_filtered_on_their_way_to_the_table(job: Path, run_cli: RunC
         assert all(r"filter:\w+" in row["flags"] for row in found)
         assert all(("[redacted]" in answer) == (action == "redact") for answer in answers)
         assert all(r"filter:\w+" in line["flags"] for line in audit(job) if line["event"] == "document")
+
+
+def test_a_redacted_word_is_nowhere_in_the_folder(job: Path, run_cli: RunCli) -> None:
+    """Long documents included, whose parts are answered too; and from the night on which the rule is made."""
+    long = "\n\n".join(f"{number}. The supplier shall pay." for number in range(40))
+    write_records(job.parent, {"long": long, **{str(number): f"Text {number}." for number in range(20)}})
+    settings = ["-q", "-o", "long_documents={threshold: 200, chunk_size: 120, overlap: 10}", "-o", "engine.threads=1"]
+    settings += ["-o", "sampling.max_tokens=20", "-o", "output={dir: out, completions: true}"]
+    run_cli("run", job, *settings)
+    before = rows(job)
+    assert before["long"]["num_chunks"] > 1
+    calls = pq.read_table(job.parent / "out/completions")["text"].to_pylist()
+    word = max((word for text in calls for word in re.findall(r"[a-z]{4,}", text)), key=len)
+    assert word.encode() in contents(job.parent / "out")
+    # The flag names the rule as the job has it: this one finds the word without spelling it.
+    rule = ["-o", f"filter={{patterns: ['{word[:2]}(?={word[2:]}){word[2:]}'], action: redact}}"]
+    assert run_cli("run", job, *settings, *rule) == 3
+    assert word.encode() not in contents(job.parent / "out")
+    hit = [row for row in rows(job).values() if any(flag.startswith("filter:") for flag in row["flags"])]
+    assert hit
+    assert all("[redacted]" in (row["answer"] or "") or row["num_chunks"] > 1 for row in hit)
+    assert run_cli("verify", job.parent / "out") == 0
+    first = rows(job)
+    shutil.rmtree(job.parent / "out")
+    assert run_cli("run", job, *settings, *rule) == 3
+    assert word.encode() not in contents(job.parent / "out")
+    names = first["long"].keys() - {"run_id", "started_at", "finished_at", "cached_tokens"}
+    assert {i: {n: row[n] for n in names} for i, row in rows(job).items()} == {
+        i: {n: row[n] for n in names} for i, row in first.items()
+    }
+    assert run_cli("verify", job.parent / "out") == 0
+
+
+def contents(folder: Path) -> bytes:
+    """All that the files of a folder hold, tables unpacked."""
+    tables = [str(pq.read_table(path).to_pylist()).encode() for path in folder.rglob("*.parquet")]
+    return b"".join([path.read_bytes() for path in folder.rglob("*") if path.is_file()] + tables)
 
 
 COUNT = 'import pyarrow.parquet as pq; print(len(pq.read_table("{folder}/out/results")))'

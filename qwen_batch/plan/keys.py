@@ -18,14 +18,16 @@ def request_key(request: Request, model_sha256: str, precision: str) -> str:
 
     The request's id and priority are left out: they change when a call runs, not what it says.
     """
-    head = _head(request.sampling, model_sha256, precision)
+    sampling = (getattr(request.sampling, name) for name in _SAMPLING_FIELDS)
+    values = (tuple(value) if isinstance(value, list) else value for value in sampling)
+    head = _head(model_sha256, precision, *values)
     return hashlib.sha256(head + array("q", request.prompt_token_ids).tobytes()).hexdigest()
 
 
-@lru_cache(maxsize=64)  # the documents of a run ask for the same, with few exceptions
-def _head(sampling: SamplingParams, model_sha256: str, precision: str) -> bytes:
-    values = {name: getattr(sampling, name) for name in _SAMPLING_FIELDS}
-    return json.dumps([model_sha256, precision, values], sort_keys=True, default=list).encode()
+@lru_cache(maxsize=64, typed=True)  # the documents of a run ask for the same, with few exceptions
+def _head(model_sha256: str, precision: str, *values: object) -> bytes:
+    sampling = dict(zip(_SAMPLING_FIELDS, values, strict=True))
+    return json.dumps([model_sha256, precision, sampling], sort_keys=True, default=list).encode()
 
 
 def document_key(content: str, job_sha256: str, model_sha256: str, precision: str, metadata_json: str) -> str:

@@ -73,7 +73,7 @@ class _Names:
 
     def doc_id(self, path: Path) -> str:
         absolute = Path(os.path.abspath(path))
-        root = next(parent for parent in absolute.parents if parent in self._roots)
+        root = next(parent for parent in (absolute, *absolute.parents) if parent in self._roots)
         return printable(Path(self._labels[root], absolute.relative_to(root)).as_posix())
 
     def _label(self, root: Path) -> str:
@@ -85,11 +85,17 @@ class _Names:
 
 
 def _base(path: str) -> Path:
-    """The folder that an input searches; of a file, the folder that it is in."""
+    """The folder that an input searches; of a file, the folder that it is in.
+
+    What is not there is a folder unless its name ends like a file's: were it taken for a file, the folder that it is in
+    would be searched, and other inputs in there would have other doc_ids until it comes back.
+    """
     here = Path(path)
-    if here.is_dir():
-        return here
-    return _fixed_base(here) if _is_glob(path) and not os.path.lexists(path) else here.parent
+    if os.path.lexists(path):
+        return here if here.is_dir() else here.parent
+    if _is_glob(path):
+        return _fixed_base(here)
+    return here.parent if here.suffix else here
 
 
 def _nothing_found(path: str, names: _Names) -> Iterator[Failure]:
@@ -147,7 +153,8 @@ def _iter_folder(folder: Path) -> Iterator[Path | Failure]:
             if not file.startswith(".") and (path.is_file() or not path.exists()):
                 yield path
     for error in errors:
-        yield _unsearchable(error)
+        if error.filename != str(folder) or not isinstance(error, FileNotFoundError):  # that is said elsewhere
+            yield _unsearchable(error)
 
 
 def _iter_errors(folder: Path) -> Iterator[Failure]:
@@ -163,7 +170,7 @@ def _iter_errors(folder: Path) -> Iterator[Failure]:
 def _unsearchable(error: OSError) -> Failure:
     where = printable(str(error.filename))
     message = f"this folder cannot be searched: {error.strerror}; its files are missing from the results"
-    return Failure(where, where, "read", "unreadable", message)
+    return Failure(where, where, "read", "unsearchable", message)
 
 
 def _fixed_base(pattern: Path) -> Path:

@@ -52,7 +52,8 @@ def call_to_json(call: ModelCall) -> str:
 def completion_from_json(text: str) -> Completion:
     """The completion of a call that call_to_json wrote."""
     values = json.loads(text)["completion"]
-    return Completion(**{**values, "token_ids": tuple(values["token_ids"])})
+    redacted = tuple(values.get("redacted", ()))  # an earlier release did not say
+    return Completion(**{**values, "token_ids": tuple(values["token_ids"]), "redacted": redacted})
 
 
 def columns_from_json(text: str) -> Columns:

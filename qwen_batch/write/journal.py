@@ -39,9 +39,10 @@ CREATE TABLE completions (key TEXT PRIMARY KEY, stamp INTEGER NOT NULL, part TEX
 CREATE INDEX documents_part ON documents (part);
 CREATE INDEX completions_part ON completions (part);
 """
-_LATER_TABLES = """
+_LATER = """
 CREATE TABLE IF NOT EXISTS audit (seq INTEGER PRIMARY KEY, day TEXT NOT NULL, line TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS in_flight (doc_id TEXT PRIMARY KEY, deaths INTEGER NOT NULL, is_open INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS documents_failed ON documents (status) WHERE status = 'failed';
 """
 # Of 4 KiB, in the write-ahead log before it is copied into the database. Keys are hashes, so a step's rows change pages
 # all over the index, and those are copied the less often the longer the log is: a quarter off the cost of a row.
@@ -118,6 +119,7 @@ class Journal:
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA secure_delete = ON")  # what is redacted later is overwritten
                 connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
                 connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
                 journal._check_layout()
@@ -180,6 +182,12 @@ class Journal:
         with self._decoding():
             return [kind.decode(text) for (text,) in found]
 
+    def failed_rows(self) -> list[Columns]:
+        """Every row whose status is failed."""
+        rows = self.query("SELECT row FROM documents WHERE status = 'failed'")
+        with self._decoding():
+            return [_row_from_json(text) for (text,) in rows]
+
     def note_part(self, kind: JournaledKind, ids: Sequence[str], part: str) -> None:
         """Note that the part file holds the newest rows of these ids."""
         with self.transaction() as connection:
@@ -218,7 +226,7 @@ class Journal:
             self._connection.close()
 
     def _check_layout(self) -> None:
-        tables = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master")}
         if not tables:
             self._create_layout()
         elif not {"meta", "documents", "completions"} <= tables:
@@ -231,7 +239,7 @@ class Journal:
                 f"{self.path}: written by a newer qwen-batch (layout {found[0]}, this one knows {VERSION}); "
                 "upgrade qwen-batch, or choose another folder with --output"
             )
-        self._add_later_tables(tables)
+        self._add_later(tables)
 
     def _create_layout(self) -> None:
         with self.transaction() as connection:
@@ -240,11 +248,11 @@ class Journal:
             connection.execute("INSERT INTO meta VALUES ('version', ?)", (VERSION,))
         self._disk.sync_folder(self.path.parent)
 
-    def _add_later_tables(self, tables: set[str]) -> None:
-        """A folder of an earlier release gets the tables that it lacks."""
-        if not {"audit", "in_flight"} <= tables:
+    def _add_later(self, names: set[str]) -> None:
+        """A folder of an earlier release gets the tables and the index that it lacks."""
+        if not {"audit", "in_flight", "documents_failed"} <= names:
             with self.transaction() as connection:
-                for statement in filter(str.strip, _LATER_TABLES.split(";")):
+                for statement in filter(str.strip, _LATER.split(";")):
                     connection.execute(statement)
 
     def _one(self, query: str, *values: str) -> tuple[Any, ...] | None:

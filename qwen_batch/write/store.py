@@ -6,7 +6,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -54,6 +54,9 @@ class RowSink(Protocol):
 
     def drop_missing(self, is_present: Callable[[str], bool]) -> int:
         """Take out the rows of documents that are gone; how many there were."""
+
+    def drop_failed(self, error_types: Collection[str], is_present: Callable[[str], bool]) -> int:
+        """Take out failed rows of these error types that are not present; how many there were."""
 
     def tick(self) -> None:
         """Called often: do what is due."""
@@ -185,13 +188,25 @@ class ResultStore:
     def drop_missing(self, is_present: Callable[[str], bool]) -> int:
         with self._lock:
             self.flush()
-            gone = [doc_id for doc_id in self._results.ids() if not is_present(doc_id)]
+            return self._drop([doc_id for doc_id in self._results.ids() if not is_present(doc_id)])
+
+    def drop_failed(self, error_types: Collection[str], is_present: Callable[[str], bool]) -> int:
+        with self._lock:
+            failed = self._journal.failed_rows()
+            gone = [row["doc_id"] for row in failed if row["error_type"] in error_types]
+            gone = [doc_id for doc_id in gone if not is_present(doc_id)]
             if gone:
-                events = [AuditEvent("document_dropped", {"doc_id": doc_id}) for doc_id in gone]
-                self._journal.forget_documents(gone, lambda connection: self._audit.add(connection, events))
-                self._audit.added()
-                self._results.drop(gone)
-            return len(gone)
+                self.flush()
+            return self._drop(gone)
+
+    def _drop(self, gone: list[str]) -> int:
+        """Rows that are in part files."""
+        if gone:
+            events = [AuditEvent("document_dropped", {"doc_id": doc_id}) for doc_id in gone]
+            self._journal.forget_documents(gone, lambda connection: self._audit.add(connection, events))
+            self._audit.added()
+            self._results.drop(gone)
+        return len(gone)
 
     def tick(self) -> None:
         with self._lock:
