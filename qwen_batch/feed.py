@@ -7,7 +7,6 @@ when the device is behind, reading waits.
 from __future__ import annotations
 
 import datetime
-import hashlib
 import json
 import logging
 import queue
@@ -24,7 +23,7 @@ from qwen_batch.ingest import Ingest
 from qwen_batch.job import Job
 from qwen_batch.plan.keys import document_key
 from qwen_batch.plan.tree import DocumentTask, Planner
-from qwen_batch.read.items import FileItem, Item, hash_file
+from qwen_batch.read.items import FileItem, Item, hash_file, hash_id
 from qwen_batch.records import CleanDocument, Failure, Status
 
 logger = logging.getLogger(__name__)
@@ -115,7 +114,7 @@ class Feed:
 
     def is_present(self, doc_id: str) -> bool:
         """Whether the inputs had this document, by the id of its row. To be asked when the feed is exhausted."""
-        return self._present is None or _hash(doc_id) in self._present
+        return self._present is None or hash_id(doc_id) in self._present
 
     def get(self, timeout_seconds: float) -> Event | None:
         """The next event, None when there is none in time."""
@@ -164,7 +163,7 @@ class Feed:
         if isinstance(item, Failure) and item.error_type in INPUT_TROUBLES:
             self.troubles.add(item.doc_id)
         if self._present is not None:
-            self._present.add(_hash(item.doc_id))
+            self._present.add(hash_id(item.doc_id))
             if isinstance(item, Failure) and item.error_type in _UNSEARCHED and not _OF_A_LINE.search(item.source):
                 self.unsearched = item.source
 
@@ -218,12 +217,6 @@ class Feed:
         if self._planner is None:
             raise RuntimeError("the run is being stopped")
         return self._planner
-
-
-def _hash(doc_id: str) -> int:
-    """Of the id as its row has it, where lone surrogates are escaped."""
-    name = doc_id.encode("utf-8", "backslashreplace")
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
 
 
 def _drain(unchanged: queue.SimpleQueue[Unchanged]) -> Iterator[Unchanged]:

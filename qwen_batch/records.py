@@ -284,3 +284,8 @@ class ResultRow:
     started_at: datetime.datetime  # UTC
     finished_at: datetime.datetime  # UTC
     metadata: Mapping[str, object] = field(default_factory=dict)  # a column only with output.metadata
+
+
+def clean_id(doc_id: str) -> str:
+    """An id without lone surrogates: each becomes its `\\udc..` escape, so that different ids stay different."""
+    return doc_id if doc_id.isascii() else doc_id.encode("utf-8", "backslashreplace").decode("utf-8")

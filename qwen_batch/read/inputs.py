@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import logging
 import os
 import stat
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from qwen_batch.errors import UsageError
-from qwen_batch.read.items import FileItem, Item, printable
+from qwen_batch.read.items import FileItem, Item, hash_id, printable, short_hash
 from qwen_batch.read.jsonl import iter_records
 from qwen_batch.read.kinds import kind_of
 from qwen_batch.records import Failure
@@ -50,7 +49,7 @@ def iter_inputs(paths: Sequence[str], stdin: BinaryIO | None = None) -> Iterator
             if isinstance(found, Failure):
                 yield ids.claim(found, found.source)
                 continue
-            key = _hash(os.path.abspath(found))
+            key = short_hash(os.fsencode(os.path.abspath(found)))
             if key not in seen_files:
                 seen_files.add(key)
                 yield from _iter_file(found, names.doc_id(found), ids)
@@ -209,10 +208,6 @@ def _suffix(path: Path) -> str:
     return path.suffix.lower() if path.suffix and path.suffix.isascii() else "no kind that we know, by content"
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
-
-
 class _Ids:
     """The doc_ids given so far. A hundred bytes each: a 64-bit hash, and where the first was."""
 
@@ -225,7 +220,7 @@ class _Ids:
 
         within: name of the file that a record stands in.
         """
-        place = self._places.get(_hash(item.doc_id))
+        place = self._places.get(hash_id(item.doc_id))
         if place is None:
             self._remember(item)
             return item
@@ -238,7 +233,7 @@ class _Ids:
             message = f"the id {item.doc_id!r} is taken by {first}: ids must differ within a run"
             renamed = Failure(other, item.source, "read", "duplicate_id", message, metadata=item.metadata)
         number = 2
-        while _hash(renamed.doc_id) in self._places:
+        while hash_id(renamed.doc_id) in self._places:
             renamed = dataclasses.replace(renamed, doc_id=f"{other}#{number}")
             number += 1
         self._remember(renamed)
@@ -250,7 +245,7 @@ class _Ids:
             name, line = item.source, "0"
         if not self._sources or self._sources[-1] != name:
             self._sources.append(name)
-        self._places[_hash(item.doc_id)] = (len(self._sources) - 1) << 32 | int(line)
+        self._places[hash_id(item.doc_id)] = (len(self._sources) - 1) << 32 | int(line)
 
     def _where(self, place: int) -> str:
         name, line = self._sources[place >> 32], place & 0xFFFFFFFF

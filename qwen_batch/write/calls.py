@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from qwen_batch.records import Completion
-from qwen_batch.write.schema import Columns, clean_id, to_json
+from qwen_batch.records import Completion, clean_id
+from qwen_batch.write.schema import Columns, to_json
 
 CALL_SCHEMA = pa.schema(
     [

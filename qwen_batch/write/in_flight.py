@@ -15,9 +15,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 
+from qwen_batch.records import clean_id
 from qwen_batch.write.journal import Journal
 from qwen_batch.write.many_rows import for_ids, insert_rows
-from qwen_batch.write.schema import clean_id
 
 MAX_DEATHS = 3  # of runs, while a document was in flight in each
 

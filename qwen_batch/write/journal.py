@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from qwen_batch.errors import OutputError
-from qwen_batch.records import Completion, Status
+from qwen_batch.records import Completion, Status, clean_id
 from qwen_batch.write.calls import ModelCall, call_to_json, columns_from_json, completion_from_json
 from qwen_batch.write.disk import DENIED_ADVICE, FULL_ADVICE, Disk, output_errors
 from qwen_batch.write.many_rows import for_ids, insert_rows
 from qwen_batch.write.parts import Place
-from qwen_batch.write.schema import Columns, clean_id, microseconds
+from qwen_batch.write.schema import Columns, microseconds
 
 VERSION = 1
 _LAYOUT = """

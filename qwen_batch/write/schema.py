@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from qwen_batch.records import Evidence, ResultRow
+from qwen_batch.records import Evidence, ResultRow, clean_id
 
 Columns = dict[str, Any]  # one row, by column name, in values that Arrow takes
 
@@ -94,11 +94,6 @@ def rows_to_table(rows: Sequence[Columns], schema: pa.Schema) -> pa.Table:
 def clean_text(text: str) -> str:
     """Text without lone surrogates, which JSON lets in and UTF-8 cannot hold: each becomes U+FFFD."""
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
-
-
-def clean_id(doc_id: str) -> str:
-    """An id without lone surrogates: each becomes its `\\udc..` escape, so that different ids stay different."""
-    return doc_id if doc_id.isascii() else doc_id.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def to_json(value: object) -> str:

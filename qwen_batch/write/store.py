@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 import pyarrow as pa
 
-from qwen_batch.errors import OutputError
-from qwen_batch.records import Completion, ResultRow, Status
+from qwen_batch.records import Completion, ResultRow, Status, clean_id
 from qwen_batch.write.audit import AuditEvent, AuditLog, document_event
 from qwen_batch.write.calls import CALL_SCHEMA, ModelCall, call_to_json, columns_from_json
 from qwen_batch.write.disk import Disk
 from qwen_batch.write.in_flight import InFlight
 from qwen_batch.write.journal import COMPLETIONS, DOCUMENTS, Journal, JournaledKind, JournaledRow
 from qwen_batch.write.parts import PartFolder
-from qwen_batch.write.schema import clean_id, result_schema, row_to_dict
+from qwen_batch.write.schema import result_schema, row_to_dict
 from qwen_batch.write.table import JournaledTable
-
-logger = logging.getLogger(__name__)
 
 
 class RowSink(Protocol):
@@ -236,16 +231,3 @@ class ResultStore:
 
     def _tables(self) -> list[JournaledTable]:
         return [self._results, *([self._completions] if self._completions is not None else [])]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except OutputError as failure:
-            if error is None:
-                raise
-            logger.warning("the last rows are in the journal only, until the next run: %s", failure)
