@@ -204,12 +204,16 @@ class _Run:
                 self._compute()
             with self._clock.stage("write"):
                 self._keep_rows()
-            state = self._state()
-            self._progress.update(state)
-            self._metrics.update(state, self.times())
+            self._tell()
         with self._clock.stage("write"):
             self._wait_for_rows()
+        self._tell()  # of the last step's rows too
         self._clock.stop()
+
+    def _tell(self) -> None:
+        state = self._state()
+        self._progress.update(state)
+        self._metrics.update(state, self.times())
 
     def times(self) -> StageTimes:
         """Where the time has gone so far."""
