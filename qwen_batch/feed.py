@@ -7,7 +7,6 @@ when the device is behind, reading waits.
 from __future__ import annotations
 
 import datetime
-import hashlib
 import json
 import logging
 import queue
@@ -24,13 +23,14 @@ from qwen_batch.ingest import Ingest
 from qwen_batch.job import Job
 from qwen_batch.plan.keys import document_key
 from qwen_batch.plan.tree import DocumentTask, Planner
-from qwen_batch.read.items import FileItem, Item, hash_file
+from qwen_batch.read.items import FileItem, Item, hash_file, hash_id
 from qwen_batch.records import CleanDocument, Failure, Status
 
 logger = logging.getLogger(__name__)
 
 MAX_WAITING_DOCUMENTS = 64
-_UNSEARCHED = ("not_found", "unreadable")
+INPUT_TROUBLES = ("not_found", "unsearchable")  # error types of rows that stand for an input, not for a document
+_UNSEARCHED = (*INPUT_TROUBLES, "unreadable")
 _OF_A_LINE = re.compile(r":\d+$")  # the source of a record
 
 
@@ -92,6 +92,7 @@ class Feed:
         self._finished = finished
         self._retry_failed = retry_failed
         self._present: set[int] | None = set() if job.input.missing == "drop" else None
+        self.troubles: set[str] = set()  # ids of rows that stand for inputs in trouble
         self.unsearched: str | None = None  # an input that could not be searched through
         self._planner: Planner | None = None
         self._events: queue.Queue[Event] = queue.Queue(MAX_WAITING_DOCUMENTS)
@@ -113,7 +114,7 @@ class Feed:
 
     def is_present(self, doc_id: str) -> bool:
         """Whether the inputs had this document, by the id of its row. To be asked when the feed is exhausted."""
-        return self._present is None or _hash(doc_id) in self._present
+        return self._present is None or hash_id(doc_id) in self._present
 
     def get(self, timeout_seconds: float) -> Event | None:
         """The next event, None when there is none in time."""
@@ -161,8 +162,10 @@ class Feed:
                 report(Unchanged(status))
 
     def _note_presence(self, item: Item) -> None:
+        if isinstance(item, Failure) and item.error_type in INPUT_TROUBLES:
+            self.troubles.add(item.doc_id)
         if self._present is not None:
-            self._present.add(_hash(item.doc_id))
+            self._present.add(hash_id(item.doc_id))
             if isinstance(item, Failure) and item.error_type in _UNSEARCHED and not _OF_A_LINE.search(item.source):
                 self.unsearched = item.source
 
@@ -216,12 +219,6 @@ class Feed:
         if self._planner is None:
             raise RuntimeError("the run is being stopped")
         return self._planner
-
-
-def _hash(doc_id: str) -> int:
-    """Of the id as its row has it, where lone surrogates are escaped."""
-    name = doc_id.encode("utf-8", "backslashreplace")
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
 
 
 def _drain(unchanged: queue.SimpleQueue[Unchanged]) -> Iterator[Unchanged]:

@@ -245,6 +245,7 @@ class Completion:
     num_prompt_tokens: int
     num_cached_tokens: int = 0  # prompt tokens whose keys and values were already there
     num_preemptions: int = 0
+    redacted: tuple[str, ...] = ()  # rules of the job's filter whose places in `text` were replaced; token_ids are -1
     error_type: str | None = None  # with finish_reason error
     error: str | None = None
 
@@ -299,3 +300,8 @@ class ResultRow:
     started_at: datetime.datetime  # UTC
     finished_at: datetime.datetime  # UTC
     metadata: Mapping[str, object] = field(default_factory=dict)  # a column only with output.metadata
+
+
+def clean_id(doc_id: str) -> str:
+    """An id without lone surrogates: each becomes its `\\udc..` escape, so that different ids stay different."""
+    return doc_id if doc_id.isascii() else doc_id.encode("utf-8", "backslashreplace").decode("utf-8")

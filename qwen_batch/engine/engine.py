@@ -35,7 +35,7 @@ from qwen_batch.engine.runner import Runner
 from qwen_batch.engine.scheduler import Piece, Scheduler
 from qwen_batch.engine.sequence import Sequence as EngineSequence
 from qwen_batch.engine.sequence import failed
-from qwen_batch.engine.shrink import BatchLimits, is_out_of_memory
+from qwen_batch.engine.shrink import MAX_FAILURES, BatchLimits, is_out_of_memory
 from qwen_batch.errors import UsageError
 from qwen_batch.model.config import read_config
 from qwen_batch.model.decoder import Decoder
@@ -258,17 +258,18 @@ class Engine:
             started = time.monotonic()
             try:
                 tokens = iter(self._runner.run(pieces))
-            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error):
-                    raise
+            except Exception as error:  # whatever it is, it must cost as few documents as it can
                 pieces, tokens = [], iter(())  # nothing was computed
-                done += self._shrink()
+                done += self._shrink() if is_out_of_memory(error) else self._search(error)
             else:
                 self._limits.step_went_well()
             self._device_seconds += time.monotonic() - started
             self._num_steps += 1
             for piece in pieces:
-                completion = self._advance(piece, tokens.__next__)
+                try:
+                    completion = self._advance(piece, tokens.__next__)
+                except Exception as error:  # of the tokenizer, say: it is this sequence's alone
+                    completion = self._give_up(piece.sequence, error)
                 if completion is not None:
                     done.append(completion)
             if self._num_steps % FRAGMENTATION_STEPS == 1:
@@ -291,6 +292,40 @@ class Engine:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         return failures
+
+    def _search(self, error: Exception) -> list[Completion]:
+        """After a step that failed: fewer sequences in the next ones, or the failure of the one that is to blame.
+
+        Raises the error when it is the engine that is broken.
+        """
+        running = self._scheduler.running
+        if len(running) == 1 and running[0].num_failures + 1 >= MAX_FAILURES:
+            completion = self._give_up(running[0], error)
+            self._check_alive(error)
+            self._limits.found()
+            return [completion]
+        for sequence in running if len(running) == 1 else ():
+            sequence.num_failures += 1
+        self._limits.search(len(running), error)
+        self._scheduler.preempt_all()
+        return []
+
+    def _give_up(self, sequence: EngineSequence, error: Exception) -> Completion:
+        if sequence in self._scheduler.running:
+            self._scheduler.finish(sequence)
+        return failed(sequence.request, "generate_failed", f"the model failed on it: {error!r:.300}")
+
+    def _check_alive(self, error: Exception) -> None:
+        """Raise the error when not even a prompt of one token can be computed."""
+        probe = EngineSequence(Request("probe", [min(self.tokenizer.eos_token_ids, default=0)]), None)
+        self._blocks.start(probe)
+        self._blocks.grow(probe, 1)
+        try:
+            self._runner.run([Piece(probe, 1)])
+        except Exception:
+            raise error from None
+        finally:
+            self._blocks.release(probe)
 
     def drop_all(self) -> None:
         """Forget every request; blocks of shared prefixes stay for the next ones."""

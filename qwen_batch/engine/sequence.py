@@ -34,6 +34,7 @@ class Sequence:
         "nodes",
         "num_cached_tokens",
         "num_computed_tokens",
+        "num_failures",
         "num_lost_tokens",
         "num_preemptions",
         "num_prompt_tokens",
@@ -53,6 +54,7 @@ class Sequence:
         self.num_preemptions = 0
         self.num_lost_tokens = 0  # that were computed when it was preempted last
         self.reserved_tokens = 0  # prompt and answer for which admission kept blocks
+        self.num_failures = 0  # steps that it had to itself and that failed
         self.block_table: list[int] = []
         self.nodes: list[Node] = []
         self._block_keys: list[bytes] = []

@@ -202,11 +202,6 @@ class DocumentTask:
         """Levels of merging so far, the last one included; 0 for a document that was read as a whole."""
         return self.level
 
-    @property
-    def outstanding(self) -> frozenset[str]:
-        """Ids of the requests whose completions are still to come."""
-        return frozenset(self._out)
-
     def _count(self, completion: Completion) -> None:
         self.prompt_tokens += completion.num_prompt_tokens
         self.completion_tokens += len(completion.token_ids)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qwen_batch.records import CleanSteps, Document, Failure, Message, Page
+from qwen_batch.records import CleanSteps, Document, Failure, Message, Page, clean_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,16 @@ def hash_file(path: Path) -> str:
     """SHA-256 of the file's bytes, in hex. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_id(doc_id: str) -> int:
+    """64 bits of the id as its row has it, for sets of very many."""
+    return short_hash(clean_id(doc_id).encode())
+
+
+def short_hash(content: bytes) -> int:
+    """64 bits."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big")
 
 
 def hash_text(text: str) -> str:

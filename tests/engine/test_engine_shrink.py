@@ -13,6 +13,7 @@ from qwen_batch.engine import Engine, EngineConfig
 from qwen_batch.engine.runner import Runner
 from qwen_batch.engine.scheduler import Piece
 from qwen_batch.engine.shrink import is_out_of_memory
+from qwen_batch.model.tokenizer import TokenStream
 from qwen_batch.records import SamplingParams
 
 PROMPTS = [list(range(3 + number, 40 + 9 * number)) for number in range(12)]
@@ -90,10 +91,63 @@ def test_the_cpu_says_it_as_we_expect() -> None:
     assert is_out_of_memory(raised.value), str(raised.value)
 
 
-def test_other_errors_are_not_hidden(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def break_on(monkeypatch: pytest.MonkeyPatch, token: int, times: int = 10**9) -> list[int]:
+    """Steps fail while a sequence with this token is in them; returns the numbers of sequences in those that did."""
+    sizes: list[int] = []
+    run = Runner.run
+
+    def breaking(self: Runner, pieces: Sequence[Piece]) -> list[int | None]:
+        if len(sizes) < times and any(token in piece.sequence.token_ids for piece in pieces):
+            sizes.append(len(pieces))
+            raise IndexError("index out of range in self")
+        return run(self, pieces)
+
+    monkeypatch.setattr(Runner, "run", breaking)
+    return sizes
+
+
+@pytest.mark.parametrize("place", [0, 5, 11])
+def test_a_request_that_breaks_steps_fails_alone(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+    expected = [completion.token_ids for completion in load(tiny_qwen3).generate(PROMPTS, PARAMS)]
+    token = 509
+    prompts = [*PROMPTS[:place], [*PROMPTS[place], token], *PROMPTS[place + 1 :]]
+    assert not any(token in ids for ids in [*PROMPTS, *expected]), "the test needs a token that nobody else has"
+    sizes = break_on(monkeypatch, token)
+    engine = load(tiny_qwen3)
+    done = engine.generate(prompts, PARAMS)
+    broken = done.pop(place)
+    assert (broken.finish_reason, broken.error_type) == ("error", "generate_failed")
+    assert broken.error == "the model failed on it: IndexError('index out of range in self')"
+    assert [completion.token_ids for completion in done] == expected[:place] + expected[place + 1 :]
+    assert sizes[-2:] == [1, 1], "it was tried twice by itself"
+    assert len(sizes) <= 7
+    engine.check_blocks()
+    assert engine._scheduler.max_num_seqs == engine.config.max_num_seqs
+
+
+def test_a_step_that_failed_once_costs_nothing(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [completion.token_ids for completion in load(tiny_qwen3).generate(PROMPTS, PARAMS)]
+    break_on(monkeypatch, PROMPTS[0][0], times=1)
+    assert [completion.token_ids for completion in load(tiny_qwen3).generate(PROMPTS, PARAMS)] == expected
+
+
+def test_a_token_that_cannot_be_decoded_costs_its_own_answer(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    params = [PARAMS] * 3 + [SamplingParams(max_tokens=24, ignore_eos=True, stop="never")]
+    expected = [completion.token_ids for completion in load(tiny_qwen3).generate(PROMPTS[:4], params)]
+
+    def refuse(self: TokenStream, token_id: int) -> str:
+        raise ValueError("Invalid prefix encountered")
+
+    monkeypatch.setattr(TokenStream, "push", refuse)
+    done = load(tiny_qwen3).generate(PROMPTS[:4], params)
+    assert [completion.token_ids for completion in done[:3]] == expected[:3]
+    assert done[3].error == "the model failed on it: ValueError('Invalid prefix encountered')"
+
+
+def test_a_broken_engine_is_not_blamed_on_requests(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: Runner, pieces: Sequence[Piece]) -> list[int | None]:
         raise RuntimeError("a defect")
 
     monkeypatch.setattr(Runner, "run", broken)
     with pytest.raises(RuntimeError, match="a defect"):
-        load(tiny_qwen3).generate(PROMPTS[:1], PARAMS)
+        load(tiny_qwen3).generate(PROMPTS, PARAMS)
