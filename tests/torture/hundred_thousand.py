@@ -44,6 +44,9 @@ class StubEngine:
     def describe(self) -> str:
         return "a stub that computes nothing"
 
+    def report(self) -> str:
+        return "a stub plans nothing"
+
     def add(self, request: Request) -> None:
         self._requests.append(request)
 
@@ -63,7 +66,19 @@ class StubEngine:
 
     @property
     def stats(self) -> EngineStats:
-        return EngineStats(0, len(self._requests), 1, 0, 0, 0, 0, 0)
+        return EngineStats(
+            num_running=0,
+            num_waiting=len(self._requests),
+            num_blocks=1,
+            num_used_blocks=0,
+            num_steps=0,
+            num_preemptions=0,
+            max_num_running=0,
+            max_fragmentation=0.0,
+            num_recomputed_tokens=0,
+            num_computed_tokens=0,
+            num_cached_tokens=0,
+        )
 
 
 def rss_bytes() -> int:
