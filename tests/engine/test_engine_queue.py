@@ -238,7 +238,7 @@ def test_many_requests_are_planned_quickly() -> None:
     """The limit of 60 s for a million, with room for a busy machine; CPU time."""
     planned = many(4000)
     assert planned.num_requests == 4000
-    assert planned.cpu_seconds < 4000 * 4 * 60e-6
+    assert planned.seconds < 4000 * 4 * 60e-6
 
 
 def test_an_engine_reports_how_planning_went(tiny_qwen3: Path) -> None:
