@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -131,8 +132,8 @@ class _Paged:
         decodes = [seq for seq, length in enumerate(lengths) if length == 1]
         self._seqs = torch.tensor(decodes, dtype=torch.int32, device=device)
         self._tokens = torch.tensor([self.offsets[seq] for seq in decodes], dtype=torch.int32, device=device)
-        config = prefill.config(dim, self.queries.dtype)
-        self._tiles = prefill.PrefillTiles.plan(self.offsets, contexts, self.group, config, device, frozenset(decodes))
+        config, place = prefill.config(dim, self.queries.dtype), partial(torch.tensor, dtype=torch.int32, device=device)
+        self._tiles = prefill.PrefillTiles.plan(self.offsets, contexts, self.group, config, place, frozenset(decodes))
         processors = torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
         self._splits = decode.choose_splits(len(decodes), kv_heads, max(contexts), processors)
         shape = len(decodes), heads, self._splits

@@ -46,26 +46,29 @@ class BlockManager:
 
     def can_grow(self, sequence: Sequence, num_tokens: int) -> bool:
         """Whether the next `num_tokens` tokens of the sequence find room."""
-        return self._missing(sequence, num_tokens) <= self.num_available
+        return self.missing(sequence, num_tokens) <= self.num_available
 
-    def grow(self, sequence: Sequence, num_tokens: int) -> None:
-        """Give the sequence room for its next `num_tokens` tokens; needs can_grow."""
-        for _ in range(self._missing(sequence, num_tokens)):
-            sequence.block_table.append(self._free.pop() if self._free else self._tree.evict())
-
-    def _missing(self, sequence: Sequence, num_tokens: int) -> int:
+    def missing(self, sequence: Sequence, num_tokens: int) -> int:
+        """Blocks that the next `num_tokens` tokens of the sequence need beyond those that it has."""
         wanted = self.blocks_for(sequence.num_computed_tokens + num_tokens)
         return max(0, wanted - len(sequence.block_table))
 
-    def share(self, sequence: Sequence) -> None:
+    def grow(self, sequence: Sequence, num_tokens: int) -> None:
+        """Give the sequence room for its next `num_tokens` tokens; needs can_grow."""
+        for _ in range(self.missing(sequence, num_tokens)):
+            sequence.block_table.append(self._free.pop() if self._free else self._tree.evict())
+
+    def share(self, sequence: Sequence, num_tokens: int | None = None) -> None:
         """Put the sequence's full computed blocks into the tree, so that others find them.
 
+        num_tokens: only blocks of the first so many tokens; a step that is still under way may have computed more.
         Where another sequence has computed the same block meanwhile, this one goes over to that block.
         """
         if not self.shares_prefixes:
             return
         size, table = self.block_size, sequence.block_table
-        for index in range(len(sequence.nodes), sequence.num_computed_tokens // size):
+        num_tokens = sequence.num_computed_tokens if num_tokens is None else num_tokens
+        for index in range(len(sequence.nodes), num_tokens // size):
             parent = sequence.nodes[-1] if sequence.nodes else None
             node = self._tree.insert(parent, sequence.token_ids[index * size : (index + 1) * size], table[index])
             if node.block_id != table[index]:

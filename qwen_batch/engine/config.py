@@ -37,6 +37,7 @@ class EngineConfig:
     max_num_batched_tokens: int = 2048
     max_model_len: int | None = None  # tokens; None: the model's window
     share_prefixes: bool = True
+    overlap: bool | Literal["auto"] = "auto"  # prepare a step while the device computes the one before; auto: on CUDA
     output_reserve: float = 1.0  # share of max_tokens for which admission keeps blocks; below 1 may preempt
 
     def __post_init__(self) -> None:
@@ -117,6 +118,11 @@ def _no_triton(model: ModelConfig, block_size: int, dtype: torch.dtype, device: 
     from qwen_batch.model.triton_backend import unsupported
 
     return unsupported(model, block_size, dtype, device)
+
+
+def resolve_overlap(asked: bool | Literal["auto"], device: torch.device) -> bool:
+    """On a CPU the host is the device, and a step of lag would only compute tokens that are thrown away."""
+    return device.type == "cuda" if asked == "auto" else asked
 
 
 def resolve_max_model_len(asked: int | None, model: ModelConfig) -> int:

@@ -3,13 +3,15 @@
     engine = Engine.load("demo", dtype="bfloat16", device="cpu")
     for completion in engine.stream(requests): ...
 
-One step is: schedule -> run -> share full blocks -> append tokens -> finish what is done.
+One step is: schedule -> launch -> land: share full blocks, take the tokens, finish what is done. Where steps overlap,
+a step lands after the next one was launched: the host works while the device computes, and learns one step late that a
+sequence has ended. What was computed for it meanwhile is thrown away.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,12 @@ from qwen_batch.engine.config import (
     resolve_dtype,
     resolve_max_model_len,
     resolve_num_blocks,
+    resolve_overlap,
 )
-from qwen_batch.engine.runner import Runner
-from qwen_batch.engine.scheduler import Piece, Scheduler
+from qwen_batch.engine.runner import Flight, Launched, Runner
+from qwen_batch.engine.scheduler import Scheduler
+from qwen_batch.engine.sequence import PENDING, failed
 from qwen_batch.engine.sequence import Sequence as EngineSequence
-from qwen_batch.engine.sequence import failed
 from qwen_batch.engine.shrink import BatchLimits, is_out_of_memory
 from qwen_batch.errors import UsageError
 from qwen_batch.model.config import read_config
@@ -53,6 +56,7 @@ class EngineStats:
     num_preemptions: int
     num_computed_tokens: int  # through the model, prompts and outputs
     num_cached_tokens: int  # prompt tokens that did not have to be computed
+    num_discarded_tokens: int = 0  # computed besides, for sequences that had ended one step before
 
 
 class Engine:
@@ -78,9 +82,11 @@ class Engine:
             output_reserve=config.output_reserve,
         )
         self._limits = BatchLimits(self._scheduler)
+        self._overlaps = resolve_overlap(config.overlap, self.device)
+        self._flight: Flight | None = None  # launched and not landed
         self._refused: list[Completion] = []
         self._active_ids: set[str] = set()
-        self._num_steps = self._num_computed_tokens = self._num_cached_tokens = 0
+        self._num_steps = self._num_computed_tokens = self._num_cached_tokens = self._num_discarded_tokens = 0
 
     @classmethod
     def load(cls, model: str = "demo", *, revision: str | None = None, **options: Any) -> Engine:
@@ -140,6 +146,7 @@ class Engine:
             num_preemptions=self._scheduler.num_preemptions,
             num_computed_tokens=self._num_computed_tokens,
             num_cached_tokens=self._num_cached_tokens,
+            num_discarded_tokens=self._num_discarded_tokens,
         )
 
     def generate(
@@ -194,26 +201,38 @@ class Engine:
         self._scheduler.add(EngineSequence(request, stream))
 
     def step(self) -> list[Completion]:
-        """Compute one step and return what finished in it."""
+        """Compute one step and return what finished; where steps overlap, what finished in the step before."""
         done, self._refused = self._refused, []
+        if self._flight is not None and self._scheduler.may_preempt:
+            done += self._land()  # a sequence that has ended meanwhile gives its blocks back, and none is taken out
+        launched = None
         pieces = self._scheduler.schedule()
         if pieces:
             try:
-                tokens = iter(self._runner.run(pieces))
+                launched = self._runner.launch(pieces, self._flight)
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error):
                     raise
-                pieces, tokens = [], iter(())  # nothing was computed
-                done += self._shrink()
+                done += [*self._land(), *self._shrink()]  # nothing was computed
             else:
                 self._limits.step_went_well()
+                _advance(launched.pieces)
             self._num_steps += 1
-            for piece in pieces:
-                completion = self._advance(piece, tokens.__next__)
-                if completion is not None:
-                    done.append(completion)
+        done += self._land()
+        self._flight = launched
+        if not self._overlaps:
+            done += self._land()
         self._active_ids.difference_update(completion.request_id for completion in done)
         return done
+
+    def _land(self) -> list[Completion]:
+        """Read the tokens of the step that is under way, if one is, and return what finished in it."""
+        flight, self._flight = self._flight, None
+        if flight is None:
+            return []
+        tokens = iter(flight.read())
+        landed = [self._arrive(piece, next(tokens) if piece.reaches_end else None) for piece in flight.pieces]
+        return [completion for completion in landed if completion is not None]
 
     def _shrink(self) -> list[Completion]:
         """After a step without enough memory: smaller steps, or the failure of the one that cannot be made smaller."""
@@ -233,6 +252,7 @@ class Engine:
     def drop_all(self) -> None:
         """Forget every request; blocks of shared prefixes stay for the next ones."""
         self._scheduler.drop_all()
+        self._flight = None
         self._refused.clear()
         self._active_ids.clear()
 
@@ -265,23 +285,27 @@ class Engine:
             )
         return None
 
-    def _advance(self, piece: Piece, next_token: Callable[[], int | None]) -> Completion | None:
+    def _arrive(self, piece: Launched, token: int | None) -> Completion | None:
         """Note what the step computed for one sequence; its completion when that ended it."""
-        sequence, reaches_end = piece.sequence, piece.reaches_end
-        sequence.num_computed_tokens += piece.num_tokens
-        self._num_computed_tokens += piece.num_tokens
-        if not reaches_end:
-            self._blocks.share(sequence)
+        sequence = piece.sequence
+        if sequence.is_finished:
+            self._num_discarded_tokens += piece.num_tokens
             return None
-        token = next_token()
-        if token is None:  # broken keys and values must not be shared
-            return self._finish(sequence, "error", ("not_finite", "the model's logits are not numbers"))
-        self._blocks.share(sequence)
-        sequence.token_ids.append(token)
-        reason = self._finish_reason(sequence, token)
-        return self._finish(sequence, reason, (None, None)) if reason else None
+        self._num_computed_tokens += piece.num_tokens
+        if piece.reaches_end:
+            if token is None:  # broken keys and values must not be shared
+                del sequence.token_ids[piece.num_computed_tokens :]
+                return self._finish(sequence, "error", ("not_finite", "the model's logits are not numbers"))
+            sequence.token_ids[piece.num_computed_tokens : piece.num_computed_tokens + 1] = [token]
+        self._blocks.share(sequence, piece.num_computed_tokens)
+        num_output_tokens = piece.num_computed_tokens + 1 - sequence.num_prompt_tokens
+        reason = self._finish_reason(sequence, token, num_output_tokens) if token is not None else None
+        if reason is None:
+            return None
+        del sequence.token_ids[piece.num_computed_tokens + 1 :]  # the place of a token that nobody waits for
+        return self._finish(sequence, reason, (None, None))
 
-    def _finish_reason(self, sequence: EngineSequence, token: int) -> FinishReason | None:
+    def _finish_reason(self, sequence: EngineSequence, token: int, num_output_tokens: int) -> FinishReason | None:
         params = sequence.request.sampling
         if token in params.stop_token_ids or (token in self.tokenizer.eos_token_ids and not params.ignore_eos):
             return "stop"
@@ -289,12 +313,13 @@ class Engine:
             sequence.stream_text += sequence.stream.push(token)
             if any(stop in sequence.stream_text for stop in params.stop_strings):
                 return "stop"
-        return "length" if sequence.num_output_tokens >= params.max_tokens else None
+        return "length" if num_output_tokens >= params.max_tokens else None
 
     def _finish(
         self, sequence: EngineSequence, reason: FinishReason, error: tuple[str | None, str | None]
     ) -> Completion:
         self._scheduler.finish(sequence)
+        sequence.is_finished = True
         self._num_cached_tokens += sequence.num_cached_tokens
         output = sequence.output_ids
         return Completion(
@@ -308,6 +333,15 @@ class Engine:
             error_type=error[0],
             error=error[1],
         )
+
+
+def _advance(pieces: Iterable[Launched]) -> None:
+    """Let sequences stand as they will when the step is done, so that the next one can be scheduled."""
+    for piece in pieces:
+        sequence = piece.sequence
+        sequence.num_computed_tokens = piece.num_computed_tokens
+        if piece.reaches_end and sequence.num_output_tokens + 1 < sequence.request.sampling.max_tokens:
+            sequence.token_ids.append(PENDING)  # after the last token that it may have, nothing more is scheduled
 
 
 def _cut_before_stop(text: str, params: SamplingParams) -> str:

@@ -50,6 +50,12 @@ class Scheduler:
     def num_waiting(self) -> int:
         return len(self._waiting)
 
+    @property
+    def may_preempt(self) -> bool:
+        """Whether the running sequences' next pieces may not all find room."""
+        wanted = ((s, min(s.num_uncomputed_tokens, self.max_num_batched_tokens)) for s in self.running)
+        return sum(self._blocks.missing(*pair) for pair in wanted) > self._blocks.num_available
+
     def add(self, sequence: Sequence) -> None:
         self._num_added += 1
         heapq.heappush(self._waiting, (-sequence.request.priority, self._num_added, sequence))
@@ -106,7 +112,7 @@ class Scheduler:
 
     def _admit(self, pieces: dict[Sequence, Piece], budget: int) -> None:
         promised = sum(self._still_needed(sequence) for sequence in self.running)
-        in_flight = {h for sequence in self.running for h in self._uncomputed_hashes(sequence)}
+        in_flight = {h for sequence in self.running for h in self._unshared_hashes(sequence)}
         put_back: list[tuple[int, int, Sequence]] = []
         while self._waiting and budget > 0 and len(self.running) < self.max_num_seqs and len(put_back) < LOOKAHEAD:
             entry = heapq.heappop(self._waiting)
@@ -124,7 +130,7 @@ class Scheduler:
                 break
             self._run(sequence, num_tokens, pieces)
             promised += self._still_needed(sequence)
-            in_flight.update(self._uncomputed_hashes(sequence))
+            in_flight.update(self._unshared_hashes(sequence))
             budget -= num_tokens
         for entry in put_back:
             heapq.heappush(self._waiting, entry)
@@ -142,12 +148,11 @@ class Scheduler:
         expected = max(sequence.num_prompt_tokens + reserve, len(sequence.token_ids))
         return max(0, self._blocks.blocks_for(expected) - len(sequence.block_table))
 
-    def _uncomputed_hashes(self, sequence: Sequence) -> tuple[int, ...]:
-        """Prefixes that the sequence is about to compute: another that begins with one does well to wait for it."""
-        if not self._blocks.shares_prefixes or not sequence.is_prefilling:
+    def _unshared_hashes(self, sequence: Sequence) -> tuple[int, ...]:
+        """Prefixes that the sequence is about to share: another that begins with one does well to wait for it."""
+        if not self._blocks.shares_prefixes:
             return ()
-        size = self._blocks.block_size
-        return sequence.hashes(size)[sequence.num_computed_tokens // size :]
+        return sequence.hashes(self._blocks.block_size)[len(sequence.nodes) :]
 
     def _next_hash(self, sequence: Sequence) -> int | None:
         size = self._blocks.block_size

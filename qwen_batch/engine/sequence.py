@@ -8,6 +8,9 @@ from typing import Protocol
 from qwen_batch.engine.prefix_tree import Node
 from qwen_batch.records import Completion, Request
 
+# Stands for a token that the device has computed and the host has not read yet; at most the last one of a sequence.
+PENDING = -1
+
 
 class TokenStream(Protocol):
     """Incremental detokenisation."""
@@ -24,6 +27,7 @@ class Sequence:
     __slots__ = (
         "block_hashes",
         "block_table",
+        "is_finished",
         "nodes",
         "num_cached_tokens",
         "num_computed_tokens",
@@ -42,6 +46,7 @@ class Sequence:
         self.num_computed_tokens = 0
         self.num_cached_tokens = 0  # of the prompt, found in the prefix tree at first admission
         self.num_preemptions = 0
+        self.is_finished = False
         self.block_table: list[int] = []
         self.nodes: list[Node] = []
         self.block_hashes: tuple[int, ...] | None = None  # of the prompt's full blocks, made when first asked

@@ -6,6 +6,7 @@ h = embed(ids);  for each layer:  h += out(attention(rope(norm(q, k)), v));  h +
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,7 +18,11 @@ from qwen_batch.model.config import ModelConfig, read_config
 from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.native import NativeBackend, NativeLibrary
 from qwen_batch.model.rope import Rope
+from qwen_batch.model.staging import Staging
 from qwen_batch.model.weights import Weights, load_weights
+
+if TYPE_CHECKING:
+    from qwen_batch.model.triton_plan import AttentionPlan
 
 
 class Decoder:
@@ -30,6 +35,7 @@ class Decoder:
         self.weights = weights
         self.native = native
         self.use_triton = use_triton
+        self.staging = Staging(weights.device)  # how a step's numbers come to the device
         self._rope = Rope(config.rope, weights.device, weights.dtype)
 
     @classmethod
@@ -49,21 +55,34 @@ class Decoder:
     @torch.inference_mode()
     def forward(self, step: StepInput, cache: KVCache) -> Tensor:
         """One step: stores the new keys and values and returns logits [num_rows, vocab] in the model's dtype."""
-        weights, backend = self.weights, self._backend(step, cache)
-        residual, delta = embedding(step.token_ids, weights.embedding), None
+        return self.compute(step.token_ids, step.logit_indices, self._backend(step, cache))
+
+    @torch.inference_mode()
+    def compute(self, token_ids: Tensor, logit_indices: Tensor, backend: StepBackend) -> Tensor:
+        """The same with a backend that knows the step; a captured graph replays this."""
+        weights = self.weights
+        residual, delta = embedding(token_ids, weights.embedding), None
         for index, layer in enumerate(weights.layers):
             residual, normed = backend.add_norm(residual, delta, layer.input_norm)
             mixed = layer.output(backend.attend(index, layer, layer.qkv(normed)))
             residual, normed = backend.add_norm(residual, mixed, layer.post_norm)
             delta = layer.down(backend.silu_mul(layer.gate_up(normed)))
         assert delta is not None, "a model has at least one layer"
-        return weights.head(backend.gather_norm(residual, delta, weights.norm, step.logit_indices))
+        return weights.head(backend.gather_norm(residual, delta, weights.norm, logit_indices))
 
     def _backend(self, step: StepInput, cache: KVCache) -> StepBackend:
         if self.native is not None:
             return NativeBackend(self.native, self.config, self._rope, step, cache)
         if self.use_triton:
-            from qwen_batch.model.triton_backend import TritonBackend  # triton is not installed everywhere
+            from qwen_batch.model.triton_plan import AttentionShape, plan_attention  # triton is not everywhere
 
-            return TritonBackend(self.config, self._rope, step, cache)
+            shape = AttentionShape.of(self.config, cache.block_size, self.weights.dtype, self.weights.device)
+            plan = plan_attention(step, shape, self.staging)
+            return self.triton_backend(step.positions, step.slot_mapping, plan, cache)
         return TorchBackend(self.config, self._rope, step, cache)
+
+    def triton_backend(self, positions: Tensor, slots: Tensor, plan: AttentionPlan, cache: KVCache) -> StepBackend:
+        """positions and slots int64 [num_tokens]."""
+        from qwen_batch.model.triton_backend import TritonBackend
+
+        return TritonBackend(self.config, self._rope, positions, slots, plan, cache)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from qwen_batch.engine import Engine, EngineConfig
-from qwen_batch.engine.runner import Runner
+from qwen_batch.engine.runner import Flight, Runner
 from qwen_batch.engine.scheduler import Piece
 from qwen_batch.engine.shrink import is_out_of_memory
 from qwen_batch.records import SamplingParams
@@ -26,17 +26,17 @@ def load(folder: Path, **options: Any) -> Engine:
 def limit_memory(monkeypatch: pytest.MonkeyPatch, max_tokens: int, max_context: int = 10**9) -> list[int]:
     """Steps of more tokens, or with a longer context, run out of memory; returns the sizes of those that did not."""
     sizes: list[int] = []
-    run = Runner.run
+    launch = Runner.launch
 
-    def limited(self: Runner, pieces: Sequence[Piece]) -> list[int | None]:
+    def limited(self: Runner, pieces: Sequence[Piece], before: Flight | None = None) -> Flight:
         size = sum(piece.num_tokens for piece in pieces)
         longest = max(len(piece.sequence.token_ids) for piece in pieces)
         if size > max_tokens or longest > max_context:
             raise torch.OutOfMemoryError("CUDA out of memory")
         sizes.append(size)
-        return run(self, pieces)
+        return launch(self, pieces, before)
 
-    monkeypatch.setattr(Runner, "run", limited)
+    monkeypatch.setattr(Runner, "launch", limited)
     return sizes
 
 
@@ -91,9 +91,9 @@ def test_the_cpu_says_it_as_we_expect() -> None:
 
 
 def test_other_errors_are_not_hidden(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Runner, pieces: Sequence[Piece]) -> list[int | None]:
+    def broken(self: Runner, pieces: Sequence[Piece], before: Flight | None = None) -> Flight:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(Runner, "run", broken)
+    monkeypatch.setattr(Runner, "launch", broken)
     with pytest.raises(RuntimeError, match="a defect"):
         load(tiny_qwen3).generate(PROMPTS[:1], PARAMS)
