@@ -223,6 +223,11 @@ class EngineSection(Section):
     """Most tokens in a step; longer prompts are computed in pieces of this size."""
     max_model_len: Tokens | None = None
     """Longest prompt plus answer. Default: the model's own window."""
+    overlap: bool | Literal["auto"] = "auto"
+    """Prepare a step while the device computes the one before; what ends a sequence is then known one step late.
+    auto: on CUDA."""
+    cuda_graphs: bool = True
+    """Replay decoding steps from captured graphs, with the triton backend on CUDA."""
 
 
 class OutputSection(Section):

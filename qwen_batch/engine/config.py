@@ -38,6 +38,7 @@ class EngineConfig:
     max_model_len: int | None = None  # tokens; None: the model's window
     share_prefixes: bool = True
     overlap: bool | Literal["auto"] = "auto"  # prepare a step while the device computes the one before; auto: on CUDA
+    cuda_graphs: bool = True  # with the triton backend on CUDA
     output_reserve: float = 1.0  # share of max_tokens for which admission keeps blocks; below 1 may preempt
 
     def __post_init__(self) -> None:

@@ -65,7 +65,10 @@ class Engine:
     def __init__(self, decoder: Decoder, tokenizer: ChatTokenizer, config: EngineConfig, backend: str) -> None:
         weights = decoder.weights
         num_blocks = resolve_num_blocks(config, decoder.config, weights.dtype, weights.device)
-        cache = KVCache.allocate(decoder.config, num_blocks, config.block_size, weights.dtype, weights.device)
+        has_graphs = config.cuda_graphs and decoder.use_triton and weights.device.type == "cuda"
+        cache = KVCache.allocate(
+            decoder.config, num_blocks + has_graphs, config.block_size, weights.dtype, weights.device
+        )
         self.tokenizer = tokenizer
         self.config = config
         self.backend = backend  # name of what computes between the matrix products
@@ -73,7 +76,13 @@ class Engine:
         self.device = weights.device
         self.dtype = weights.dtype
         self._vocab_size = decoder.config.vocab_size
-        self._runner = Runner(decoder, cache)
+        graphs = None
+        if has_graphs:
+            from qwen_batch.engine.graphs import DecodeGraphs  # needs triton, which is not installed everywhere
+
+            graphs = DecodeGraphs(decoder, cache, max_num_seqs=config.max_num_seqs, max_model_len=self.max_model_len)
+        self._runner = Runner(decoder, cache, graphs)
+        self._has_graphs = has_graphs
         self._blocks = BlockManager(num_blocks, config.block_size, share_prefixes=config.share_prefixes)
         self._scheduler = Scheduler(
             self._blocks,
@@ -120,9 +129,10 @@ class Engine:
     def describe(self) -> str:
         """One line on what runs: device, backend, precision, memory."""
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
+        extras = ", CUDA graphs" * self._has_graphs + ", overlapping steps" * self._overlaps
         size, count = self.config.block_size, self._blocks.num_blocks
         return (
-            f"device {self.device.type}{threads}, backend {self.backend}, {self.precision}, "
+            f"device {self.device.type}{threads}, backend {self.backend}{extras}, {self.precision}, "
             f"window {self.max_model_len:,} tokens, KV memory {count:,} blocks of {size} tokens"
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Pieces
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,6 +20,9 @@ from qwen_batch.engine.sequence import PENDING, Sequence
 from qwen_batch.model.attention import StepInput
 from qwen_batch.model.decoder import Decoder
 from qwen_batch.model.kv_cache import KVCache
+
+if TYPE_CHECKING:
+    from qwen_batch.engine.graphs import DecodeGraphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +57,12 @@ class Flight:
 
 
 class Runner:
-    """Owns the model and the KV memory."""
+    """Owns the model and the KV memory. `graphs` computes the steps that it takes."""
 
-    def __init__(self, decoder: Decoder, cache: KVCache) -> None:
+    def __init__(self, decoder: Decoder, cache: KVCache, graphs: DecodeGraphs | None = None) -> None:
         self._decoder = decoder
         self._cache = cache
+        self._graphs = graphs
         self._staging = decoder.staging
         self._landings = _Landings(decoder.weights.device)
 
@@ -66,7 +71,10 @@ class Runner:
         self._staging.begin_step()
         unread = before.unread if before is not None else None
         ends = [piece.sequence for piece in pieces if piece.reaches_end]
-        logits = self._decoder.forward(self._step_input(pieces, unread), self._cache)
+        step = self._step_input(pieces, unread)
+        logits = self._graphs.run(step) if self._graphs is not None else None
+        if logits is None:
+            logits = self._decoder.forward(step, self._cache)
         tokens = self._sample(logits, ends, unread)
         landing, landed = self._landings.send(tokens)
         rows = {sequence: row for row, sequence in enumerate(ends)}
