@@ -128,7 +128,8 @@ def variants() -> Iterator[Variant]:
                 )  # fmt: skip
 
 
-@triton.jit
+# What changes from step to step is no reason to compile anew.
+@triton.jit(do_not_specialize=["table_width"])
 def _attention_prefill_kernel(
     queries, key_cache, value_cache, tables, cu_seqlens, context_lens, tile_seqs, tile_firsts, out,
     table_width, num_kv_heads, group, queries_per_tile, shift, scale, window, num_sinks,

@@ -113,7 +113,8 @@ def variants() -> Iterator[Variant]:
             )  # fmt: skip
 
 
-@triton.jit
+# What changes from step to step is no reason to compile anew.
+@triton.jit(do_not_specialize=["table_width", "num_splits", "num_parts"])
 def _attention_prefix_kernel(
     queries, key_cache, value_cache, tables, tokens, tiles, members, parts, lse,
     table_width, num_kv_heads, group, shift, num_splits, num_parts, scale,

@@ -19,6 +19,7 @@ from qwen_batch.model.decoder import Decoder
 from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.static_decode import SharedPrefixes, StaticDecode
 from qwen_batch.model.triton_plan import AttentionShape, find_shared_prefixes
+from qwen_batch.model.workspace import NewMemory
 
 logger = logging.getLogger(__name__)
 
@@ -89,10 +90,11 @@ class DecodeGraphs:
         """Capture one; False, and no more tries, when that fails."""
         size, has_prefixes = wanted
         decoder, inputs, plan = self._decoder, self._inputs, self._inputs.plan(size, has_prefixes)
+        memory = NewMemory(self._logits.device)
 
         def compute() -> None:
-            backend = decoder.triton_backend(inputs.positions[:size], inputs.slots[:size], plan, self._cache)
-            self._logits[:size].copy_(decoder.compute(inputs.token_ids[:size], inputs.rows[:size], backend))
+            backend = decoder.triton_backend(inputs.positions[:size], inputs.slots[:size], plan, self._cache, memory)
+            self._logits[:size].copy_(decoder.compute(inputs.token_ids[:size], inputs.rows[:size], backend, memory))
 
         inputs.fill(step, shared, size, decoder.staging)
         try:

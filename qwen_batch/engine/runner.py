@@ -84,7 +84,7 @@ class Runner:
         if not ends:
             return torch.empty(0, dtype=torch.int64, device=logits.device)
         if self._decoder.use_triton:
-            return sample_on_device(logits, ends, self._staging, unread)
+            return sample_on_device(logits, ends, self._staging, self._decoder.workspace, unread)
         native = self._decoder.native
         return sample(logits, ends, native.argmax if native is not None else None, unread)
 

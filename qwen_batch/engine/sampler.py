@@ -21,6 +21,7 @@ from torch import Tensor
 
 from qwen_batch.engine.sequence import PENDING, Sequence
 from qwen_batch.model.staging import Staging
+from qwen_batch.model.workspace import Memory
 from qwen_batch.records import SamplingParams
 
 
@@ -59,7 +60,7 @@ def sample(
 
 
 def sample_on_device(
-    logits: Tensor, sequences: Rows[Sequence], staging: Staging, unread: Unread | None = None
+    logits: Tensor, sequences: Rows[Sequence], staging: Staging, memory: Memory, unread: Unread | None = None
 ) -> Tensor:
     """The same through the sampling kernel, without a look from the host."""
     from qwen_batch.model.triton_sampler import SampleRow, sample_rows  # triton is not installed everywhere
@@ -70,7 +71,7 @@ def sample_on_device(
         )
         for s in sequences
     ]
-    return sample_rows(logits, rows, staging, unread.tokens if unread is not None else None)
+    return sample_rows(logits, rows, staging, memory, unread.tokens if unread is not None else None)
 
 
 def read_tokens(tokens: Tensor) -> list[int | None]:

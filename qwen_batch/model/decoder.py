@@ -5,21 +5,23 @@ h = embed(ids);  for each layer:  h += out(attention(rope(norm(q, k)), v));  h +
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding
 
 from qwen_batch.model.attention import StepInput
 from qwen_batch.model.backend import StepBackend, TorchBackend
 from qwen_batch.model.config import ModelConfig, read_config
 from qwen_batch.model.kv_cache import KVCache
+from qwen_batch.model.linear import apply_linear
 from qwen_batch.model.native import NativeBackend, NativeLibrary
 from qwen_batch.model.rope import Rope
 from qwen_batch.model.staging import Staging
 from qwen_batch.model.weights import Weights, load_weights
+from qwen_batch.model.workspace import Memory, Workspace
 
 if TYPE_CHECKING:
     from qwen_batch.model.triton_plan import AttentionPlan
@@ -36,6 +38,7 @@ class Decoder:
         self.native = native
         self.use_triton = use_triton
         self.staging = Staging(weights.device)  # how a step's numbers come to the device
+        self.workspace = Workspace(weights.device)  # what a step computes on the way
         self._rope = Rope(config.rope, weights.device, weights.dtype)
 
     @classmethod
@@ -55,34 +58,44 @@ class Decoder:
     @torch.inference_mode()
     def forward(self, step: StepInput, cache: KVCache) -> Tensor:
         """One step: stores the new keys and values and returns logits [num_rows, vocab] in the model's dtype."""
-        return self.compute(step.token_ids, step.logit_indices, self._backend(step, cache))
+        return self.compute(step.token_ids, step.logit_indices, self._backend(step, cache), self.workspace)
 
     @torch.inference_mode()
-    def compute(self, token_ids: Tensor, logit_indices: Tensor, backend: StepBackend) -> Tensor:
-        """The same with a backend that knows the step; a captured graph replays this."""
-        weights = self.weights
-        residual, delta = embedding(token_ids, weights.embedding), None
+    def compute(self, token_ids: Tensor, logit_indices: Tensor, backend: StepBackend, memory: Memory) -> Tensor:
+        """The same with a backend that knows the step, in `memory`; a captured graph replays this.
+
+        The logits, too, are in that memory: the next step overwrites them.
+        """
+        weights, linear = self.weights, partial(apply_linear, memory=memory)
+        residual = memory.take("residual", (len(token_ids), self.config.hidden_size), weights.dtype)
+        torch.index_select(weights.embedding, 0, token_ids, out=residual)
+        delta = None
         for index, layer in enumerate(weights.layers):
             residual, normed = backend.add_norm(residual, delta, layer.input_norm)
-            mixed = layer.output(backend.attend(index, layer, layer.qkv(normed)))
-            residual, normed = backend.add_norm(residual, mixed, layer.post_norm)
-            delta = layer.down(backend.silu_mul(layer.gate_up(normed)))
+            mixed = backend.attend(index, layer, linear(layer.qkv, normed, name="qkv"))
+            delta = linear(layer.output, mixed, name="delta")
+            residual, normed = backend.add_norm(residual, delta, layer.post_norm)
+            activated = backend.silu_mul(linear(layer.gate_up, normed, name="gate_up"))
+            delta = linear(layer.down, activated, name="delta")
         assert delta is not None, "a model has at least one layer"
-        return weights.head(backend.gather_norm(residual, delta, weights.norm, logit_indices))
+        rows = backend.gather_norm(residual, delta, weights.norm, logit_indices)
+        return linear(weights.head, rows, name="logits")
 
     def _backend(self, step: StepInput, cache: KVCache) -> StepBackend:
         if self.native is not None:
-            return NativeBackend(self.native, self.config, self._rope, step, cache)
+            return NativeBackend(self.native, self.config, self._rope, step, cache, self.workspace)
         if self.use_triton:
             from qwen_batch.model.triton_plan import AttentionShape, plan_attention  # triton is not everywhere
 
             shape = AttentionShape.of(self.config, cache.block_size, self.weights.dtype, self.weights.device)
             plan = plan_attention(step, shape, self.staging)
-            return self.triton_backend(step.positions, step.slot_mapping, plan, cache)
-        return TorchBackend(self.config, self._rope, step, cache)
+            return self.triton_backend(step.positions, step.slot_mapping, plan, cache, self.workspace)
+        return TorchBackend(self.config, self._rope, step, cache, self.workspace)
 
-    def triton_backend(self, positions: Tensor, slots: Tensor, plan: AttentionPlan, cache: KVCache) -> StepBackend:
+    def triton_backend(
+        self, positions: Tensor, slots: Tensor, plan: AttentionPlan, cache: KVCache, memory: Memory
+    ) -> StepBackend:
         """positions and slots int64 [num_tokens]."""
         from qwen_batch.model.triton_backend import TritonBackend
 
-        return TritonBackend(self.config, self._rope, positions, slots, plan, cache)
+        return TritonBackend(self.config, self._rope, positions, slots, plan, cache, memory)

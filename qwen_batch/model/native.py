@@ -23,12 +23,13 @@ from torch import Tensor
 
 from qwen_batch.errors import ModelError
 from qwen_batch.model.attention import PrefillAttention, StepInput
-from qwen_batch.model.backend import StepBackend
+from qwen_batch.model.backend import StepBackend, gather_rows
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.home import home
 from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.rope import Rope
 from qwen_batch.model.weights import LayerWeights
+from qwen_batch.model.workspace import Memory
 
 SOURCE = Path(__file__).with_name("native.c")
 # Everything of -ffast-math that keeps infinities and NaN, and nothing that changes the process when it is linked.
@@ -137,14 +138,21 @@ class NativeBackend(StepBackend):
     """One step through native.c; prefill attention through torch. See StepBackend."""
 
     def __init__(
-        self, library: NativeLibrary, config: ModelConfig, rope: Rope, step: StepInput, cache: KVCache
+        self,
+        library: NativeLibrary,
+        config: ModelConfig,
+        rope: Rope,
+        step: StepInput,
+        cache: KVCache,
+        memory: Memory,
     ) -> None:
         self._functions = library.functions
         self._config = config
         self._cache = cache
         self._slots = step.slot_mapping
         self._prefill = PrefillAttention(step, cache)
-        self._cos, self._sin = rope.half_angles(step.positions)
+        self._cos, self._sin = rope.half_angles(step.positions, memory)
+        self._memory = memory
         decodes = [row for row, length in enumerate(step.piece_lengths) if length == 1]
         self._num_decodes = len(decodes)
         self._tokens = torch.tensor([step.cu_seqlens_q[row] for row in decodes], dtype=torch.int64)
@@ -153,7 +161,7 @@ class NativeBackend(StepBackend):
         self._tables = step.block_tables if all_decode else step.block_tables[decodes].contiguous()
 
     def add_norm(self, residual: Tensor, delta: Tensor | None, weight: Tensor) -> tuple[Tensor, Tensor]:
-        normed = torch.empty_like(residual)
+        normed = self._memory.take("normed", tuple(residual.shape), residual.dtype)
         self._functions.add_rms_norm(
             residual.data_ptr(),
             None if delta is None else delta.data_ptr(),
@@ -180,7 +188,7 @@ class NativeBackend(StepBackend):
             *sizes,
             config.rms_norm_eps,
         )
-        output = torch.empty((len(qkv), config.q_size), dtype=qkv.dtype)
+        output = self._memory.take("attended", (len(qkv), config.q_size), qkv.dtype)
         if self._num_decodes:
             self._functions.attend_decode(
                 qkv.data_ptr(),
@@ -204,6 +212,10 @@ class NativeBackend(StepBackend):
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         rows, size = gate_up.shape[0], gate_up.shape[1] // 2
-        output = torch.empty((rows, size), dtype=gate_up.dtype)
+        output = self._memory.take("activated", (rows, size), gate_up.dtype)
         self._functions.silu_mul(gate_up.data_ptr(), output.data_ptr(), rows, size)
         return output
+
+    def gather_norm(self, residual: Tensor, delta: Tensor, weight: Tensor, indices: Tensor) -> Tensor:
+        residual, delta = gather_rows(self._memory, indices, residual=residual, delta=delta)
+        return self.add_norm(residual, delta, weight)[1]

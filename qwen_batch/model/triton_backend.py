@@ -24,6 +24,7 @@ from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.rope import Rope
 from qwen_batch.model.triton_plan import AttentionPlan, DecodeRows
 from qwen_batch.model.weights import LayerWeights
+from qwen_batch.model.workspace import Memory
 
 
 def unsupported(config: ModelConfig, block_size: int, dtype: torch.dtype, device: torch.device) -> str | None:
@@ -50,18 +51,26 @@ class TritonBackend(StepBackend):
     """One step through our kernels. See StepBackend."""
 
     def __init__(
-        self, config: ModelConfig, rope: Rope, positions: Tensor, slots: Tensor, plan: AttentionPlan, cache: KVCache
+        self,
+        config: ModelConfig,
+        rope: Rope,
+        positions: Tensor,
+        slots: Tensor,
+        plan: AttentionPlan,
+        cache: KVCache,
+        memory: Memory,
     ) -> None:
         """positions and slots int64 [num_tokens]."""
         self._config = config
         self._cache = cache
         self._slots = slots
-        self._attention = TritonAttention(plan, cache, slots)
-        cos, sin = rope.angles(positions)
-        self._angles = cos.flatten(1), sin.flatten(1)
+        self._memory = memory
+        self._attention = TritonAttention(plan, cache, slots, memory)
+        self._angles = rope.angles(positions, memory)
 
     def add_norm(self, residual: Tensor, delta: Tensor | None, weight: Tensor) -> tuple[Tensor, Tensor]:
-        normed, total = rms_norm(residual, weight, self._config.rms_norm_eps, delta)
+        room = self._memory.take("normed", tuple(residual.shape), residual.dtype)
+        normed, total = rms_norm(residual, weight, self._config.rms_norm_eps, delta, normed=room, total=residual)
         return total, normed
 
     def attend(self, index: int, layer: LayerWeights, qkv: Tensor) -> Tensor:
@@ -74,23 +83,26 @@ class TritonBackend(StepBackend):
             self._slots,
             self._cache.keys[index],
             self._cache.values[index],
+            self._memory.take("queries", (len(qkv), self._config.num_heads, self._config.head_dim), qkv.dtype),
         )
         return self._attention.mix(index, queries)
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
-        return silu_mul(gate_up)
+        return silu_mul(gate_up, self._memory.take("activated", (len(gate_up), gate_up.shape[1] // 2), gate_up.dtype))
 
     def gather_norm(self, residual: Tensor, delta: Tensor, weight: Tensor, indices: Tensor) -> Tensor:
-        return gather_logits(residual, delta, weight, self._config.rms_norm_eps, indices)
+        room = self._memory.take("last", (len(indices), residual.shape[1]), residual.dtype)
+        return gather_logits(residual, delta, weight, self._config.rms_norm_eps, indices, room)
 
 
 class TritonAttention:
     """Attention of one step. `attend` is called once a layer."""
 
-    def __init__(self, plan: AttentionPlan, cache: KVCache, slots: Tensor) -> None:
+    def __init__(self, plan: AttentionPlan, cache: KVCache, slots: Tensor, memory: Memory) -> None:
         self._plan = plan
         self._cache = cache
         self._slots = slots
+        self._memory = memory
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """queries [num_tokens, num_heads, head_dim], keys and values [num_tokens, num_kv_heads, head_dim]
@@ -100,7 +112,7 @@ class TritonAttention:
 
     def mix(self, layer: int, queries: Tensor) -> Tensor:
         """The same for keys and values that are stored already."""
-        plan, out = self._plan, torch.empty_like(queries)
+        plan, out = self._plan, self._memory.take("attended", tuple(queries.shape), queries.dtype)
         caches = self._cache.keys[layer], self._cache.values[layer]
         attention_prefill(queries, *caches, plan.tables, plan.offsets, plan.context_lens, plan.tiles, out)
         if plan.decodes is not None:
@@ -110,8 +122,8 @@ class TritonAttention:
     def _decode(self, queries: Tensor, caches: tuple[Tensor, Tensor], rows: DecodeRows, out: Tensor) -> None:
         _, num_heads, head_dim = queries.shape
         shape = len(rows.seqs), num_heads, rows.num_prefix_splits + rows.num_splits
-        parts = torch.empty((*shape, head_dim), dtype=torch.float32, device=queries.device)
-        lse = torch.empty(shape, dtype=torch.float32, device=queries.device)
+        parts = self._memory.take("parts", (*shape, head_dim), torch.float32)
+        lse = self._memory.take("lse", shape, torch.float32)
         plan = self._plan
         if rows.prefixes is not None:
             lse.fill_(-torch.inf)  # rows without a shared prefix have nothing in its parts

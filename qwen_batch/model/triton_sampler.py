@@ -11,6 +11,7 @@ from torch import Tensor
 
 from qwen_batch.kernels.sample import SampleInput, num_words, sample
 from qwen_batch.model.staging import Staging
+from qwen_batch.model.workspace import Memory
 from qwen_batch.records import SamplingParams
 
 
@@ -29,14 +30,16 @@ class SampleRow:
         return self.params.repetition_penalty != 1.0 or self.params.presence_penalty != 0.0
 
 
-def sample_rows(logits: Tensor, rows: Sequence[SampleRow], staging: Staging, unread: Tensor | None = None) -> Tensor:
+def sample_rows(
+    logits: Tensor, rows: Sequence[SampleRow], staging: Staging, memory: Memory, unread: Tensor | None = None
+) -> Tensor:
     """logits [num_rows, vocab] -> tokens int64 [num_rows] on their device; -1 where a logit is NaN.
 
     unread: tokens of the step before, int64 on the device.
     """
     params = [row.params for row in rows]
     penalised = any(row.has_penalty for row in rows)
-    # All numbers in one float32 array, so that one copy takes them over; top-k is exact below 2 ** 24.
+    # One array, so that one copy takes them over; rows as wide as keeps each aligned, which kernels are compiled for.
     columns = (
         [p.temperature for p in params],
         [p.top_p for p in params],
@@ -44,9 +47,10 @@ def sample_rows(logits: Tensor, rows: Sequence[SampleRow], staging: Staging, unr
         [row.uniform for row in rows],
         [p.repetition_penalty for p in params],
         [p.presence_penalty for p in params],
-        [p.top_k for p in params],
     )
-    temperature, top_p, min_p, uniform, repetition, presence, top_k = staging.put(columns, torch.float32)
+    numbers = np.zeros((len(columns), -(-len(rows) // 16) * 16), dtype=np.float32)
+    numbers[:, : len(rows)] = columns
+    temperature, top_p, min_p, uniform, repetition, presence = staging.put(numbers, torch.float32)[:, : len(rows)]
     vocab = logits.shape[1]
     seen = said = None
     if penalised:
@@ -57,7 +61,7 @@ def sample_rows(logits: Tensor, rows: Sequence[SampleRow], staging: Staging, unr
         logits,
         SampleInput(
             temperature=temperature,
-            top_k=top_k.to(torch.int32),
+            top_k=staging.put([p.top_k for p in params], torch.int32),
             top_p=top_p,
             min_p=min_p,
             uniform=uniform,
@@ -66,6 +70,7 @@ def sample_rows(logits: Tensor, rows: Sequence[SampleRow], staging: Staging, unr
             seen=seen,
             said=said,
         ),
+        memory.take("scores", tuple(logits.shape), torch.float32),
     )
 
 

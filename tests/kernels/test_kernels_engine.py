@@ -19,6 +19,7 @@ from qwen_batch.model.attention import StepAttention, StepInput
 from qwen_batch.model.config import read_config
 from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.staging import Staging
+from qwen_batch.model.workspace import NewMemory
 from qwen_batch.records import SamplingParams
 
 
@@ -105,10 +106,10 @@ def test_attention_equals_torch_in_a_mixed_step() -> None:
     queries, keys, values = draw(14, heads, head_dim), draw(14, kv_heads, head_dim), draw(14, kv_heads, head_dim)
     shape = triton_plan.AttentionShape(kv_heads, heads // kv_heads, head_dim, block_size, torch.float32, 1)
     plan = triton_plan.plan_attention(step, shape, Staging(torch.device("cpu")))
-    results = []
+    memory, results = NewMemory(torch.device("cpu")), []
     for build in (
         StepAttention,
-        lambda step, cache: triton_backend.TritonAttention(plan, cache, step.slot_mapping),
+        lambda step, cache: triton_backend.TritonAttention(plan, cache, step.slot_mapping, memory),
     ):
         cache = KVCache((filled[0].clone(),), (filled[1].clone(),), block_size)
         results.append(build(step, cache).attend(0, queries, keys, values))
