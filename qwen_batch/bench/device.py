@@ -24,7 +24,7 @@ from typing import Any, cast
 import torch
 import transformers
 
-from qwen_batch.bench.device_checks import attention_shares, iter_checks, measure_ceilings
+from qwen_batch.bench.device_checks import all_checks, attention_shares, measure_ceilings
 from qwen_batch.bench.shapes import SHAPES, TINY_WORK, WORK, Work, flops_per_request, random_weights, shape_config
 from qwen_batch.engine import Engine, EngineConfig
 from qwen_batch.model.attention import StepInput
@@ -69,7 +69,7 @@ class Bench:
         self.result["device"] = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
         self.result["versions"] = {"torch": torch.__version__, "transformers": transformers.__version__}
         torch.manual_seed(seed)
-        checks = [*iter_checks(self.device, seed)]
+        checks = [*all_checks(self.device, seed)]
         good = all(check.ok for check in checks)
         self.result["checks"] = [{**dataclasses.asdict(check), "ok": check.ok} for check in checks]
         agree = self._agreement(seed)

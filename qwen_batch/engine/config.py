@@ -118,7 +118,17 @@ def _no_triton(model: ModelConfig, block_size: int, dtype: torch.dtype, device: 
         return "there is no C compiler, which triton needs"
     from qwen_batch.model.triton_backend import unsupported
 
-    return unsupported(model, block_size, dtype, device)
+    reason = unsupported(model, block_size, dtype, device)
+    if reason is not None or not _is_card_here(device):
+        return reason
+    from qwen_batch.model.kernel_checks import first_wrong_kernel
+
+    wrong = first_wrong_kernel(model, block_size, dtype, device)
+    return None if wrong is None else f"a kernel is wrong on this device, please report it: {wrong}"
+
+
+def _is_card_here(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_available()
 
 
 def resolve_overlap(asked: bool | Literal["auto"], device: torch.device) -> bool:
