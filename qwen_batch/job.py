@@ -216,7 +216,10 @@ class EngineSection(Section):
             {"anyOf": [{"const": "auto"}, {"type": "integer"}, {"type": "string", "pattern": SIZE_PATTERN}]}
         ),
     ] = "auto"
-    """Bytes for keys and values. auto: a share of what is free when the model is loaded."""
+    """Bytes for keys and values. auto: on a CPU a quarter of what is free when the model is loaded; on a card what
+    `gpu_memory` leaves."""
+    gpu_memory: float = Field(default=0.9, gt=0, le=1)
+    """Share of a card's memory that weights, temporaries, keys and values may take together."""
     max_num_seqs: int = Field(default=64, ge=1)
     """Most sequences in a step."""
     max_num_batched_tokens: Tokens = 2048

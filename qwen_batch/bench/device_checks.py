@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import torch
 
 from qwen_batch.bench.shapes import shape_config
+from qwen_batch.engine.roofline import Rates, seconds
 from qwen_batch.model.kernel_checks import Check, Draw, PagedStep, iter_checks
 from qwen_batch.model.triton_plan import AttentionShape
 
@@ -30,53 +28,15 @@ def all_checks(device: torch.device, seed: int) -> Iterator[Check]:
         yield from iter_checks(config, shape, Draw.on(device, dtype, seed))
 
 
-def seconds(run: Callable[[], object], device: torch.device, repeat: int = 20) -> float:
-    """Median time of a call, by device events on CUDA; the first calls are not counted."""
-    run()
-    times: list[float] = []
-    for _ in range(repeat):
-        if device.type == "cuda":
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-            start.record()
-            run()
-            end.record()
-            end.synchronize()
-            times.append(start.elapsed_time(end) / 1e3)
-        else:
-            began = time.perf_counter()
-            run()
-            times.append(time.perf_counter() - began)
-    return statistics.median(times)
-
-
-@dataclass(frozen=True, slots=True)
-class Ceilings:
-    """What the device itself does, measured here and now on random data."""
-
-    matmul_flops: float  # a second, bfloat16
-    copy_bytes: float  # a second, read plus written
-
-
-def measure_ceilings(device: torch.device, size: int, copy_elements: int) -> Ceilings:
-    """A square product of `size`, and a copy of so many float32."""
-    a, b = (torch.randn((size, size), device=device).to(torch.bfloat16) for _ in range(2))
-    source = torch.randn(copy_elements, device=device)
-    target = torch.empty_like(source)
-    return Ceilings(
-        matmul_flops=2 * size**3 / seconds(lambda: a @ b, device),
-        copy_bytes=2 * source.nbytes / seconds(lambda: target.copy_(source), device),
-    )
-
-
-def attention_shares(device: torch.device, ceilings: Ceilings, num_seqs: int, context: int) -> dict[str, float]:
+def attention_shares(device: torch.device, ceilings: Rates, num_seqs: int, context: int) -> dict[str, float]:
     """Decode attention as a share of the copy rate, prefill attention of the matmul rate, at the heads of Qwen3-32B."""
     config, dtype = shape_config("Qwen3-32B"), torch.bfloat16
     shape, draw = AttentionShape.of(config, BLOCK_SIZE, dtype, device), Draw.on(device, dtype)
     step = PagedStep(draw, shape, [1] * num_seqs, [context] * num_seqs)
     read = num_seqs * context * 2 * config.kv_size * dtype.itemsize
-    decode_share = read / seconds(step.attend, device, 10) / ceilings.copy_bytes
+    decode_share = read / seconds(step.attend, device) / ceilings.copy_bytes
     step = PagedStep(draw, shape, [context], [context])
     flops = 4 * config.q_size * context * (context + 1) / 2
-    prefill_share = flops / seconds(step.attend, device, 10) / ceilings.matmul_flops
+    prefill_share = flops / seconds(step.attend, device) / ceilings.matmul_flops
     assert not math.isnan(decode_share + prefill_share)
     return {"decode_of_copy": decode_share, "prefill_of_matmul": prefill_share}

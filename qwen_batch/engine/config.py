@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,8 +19,8 @@ from qwen_batch.model.native import NativeLibrary, can_run, load_native
 Device = Literal["auto", "cpu", "cuda"]
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 Backend = Literal["auto", "torch", "native", "triton"]
-# Share of the memory that is free after the weights are loaded. On a CPU the readers and the page cache need room too.
-KV_SHARE = {"cpu": 0.25, "cuda": 0.9}
+# Share of the memory that is free after the weights are loaded: the readers and the page cache need room too.
+CPU_KV_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class EngineConfig:
     block_size: int = 16  # tokens
     num_blocks: int | None = None  # None: from kv_memory
     kv_memory: int | Literal["auto"] = "auto"  # bytes
+    gpu_memory: float = 0.9  # share of a card that weights, steps and keys and values may take together
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 2048
     max_model_len: int | None = None  # tokens; None: the model's window
@@ -47,6 +49,8 @@ class EngineConfig:
                 raise UsageError(f"engine: {name} must be at least 1")
         if not 0.0 <= self.output_reserve <= 1.0:
             raise UsageError("engine: output_reserve must be in [0, 1]")
+        if not 0.0 < self.gpu_memory <= 1.0:
+            raise UsageError("engine: gpu_memory must be above 0 and at most 1, a share of the card's memory")
         if self.device not in ("auto", "cpu", "cuda"):
             raise UsageError(f"engine: device {self.device!r} is not one of auto, cpu, cuda")
         if self.backend not in ("auto", "torch", "native", "triton"):
@@ -143,8 +147,10 @@ def resolve_max_model_len(asked: int | None, model: ModelConfig) -> int:
     return asked or model.window
 
 
-def resolve_num_blocks(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, device: torch.device) -> int:
+def resolve_num_blocks(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, measure: Callable[[], int]) -> int:
     """Blocks of KV memory: as asked, or what is free, and never more than max_num_seqs of the longest sequences.
+
+    measure: bytes that keys and values may take; asked where the config leaves it open.
 
     Raises ModelError when not even one sequence of the longest length fits: a run must not find that out at 3 a.m.
     """
@@ -153,8 +159,7 @@ def resolve_num_blocks(config: EngineConfig, model: ModelConfig, dtype: torch.dt
     longest = -(-max_model_len // config.block_size)
     if config.num_blocks is not None:
         return config.num_blocks
-    free = int(_free_bytes(device) * KV_SHARE[device.type])
-    memory = free if config.kv_memory == "auto" else config.kv_memory
+    memory = measure() if config.kv_memory == "auto" else config.kv_memory
     num_blocks = min(memory // block_bytes, longest * config.max_num_seqs)
     if num_blocks < longest:
         raise ModelError(
@@ -164,9 +169,12 @@ def resolve_num_blocks(config: EngineConfig, model: ModelConfig, dtype: torch.dt
     return num_blocks
 
 
-def _free_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+def cpu_kv_bytes() -> int:
+    """Bytes that keys and values may take of the machine's memory."""
+    return int(CPU_KV_SHARE * _free_bytes())
+
+
+def _free_bytes() -> int:
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):

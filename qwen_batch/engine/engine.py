@@ -13,6 +13,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import torch
 from qwen_batch.engine.block_manager import BlockManager
 from qwen_batch.engine.config import (
     EngineConfig,
+    cpu_kv_bytes,
     resolve_backend,
     resolve_device,
     resolve_dtype,
@@ -28,6 +30,7 @@ from qwen_batch.engine.config import (
     resolve_num_blocks,
     resolve_overlap,
 )
+from qwen_batch.engine.memory import CudaMeter, measure_kv_pool
 from qwen_batch.engine.runner import Flight, Launched, Runner
 from qwen_batch.engine.scheduler import Scheduler
 from qwen_batch.engine.sequence import PENDING, failed
@@ -64,8 +67,10 @@ class Engine:
 
     def __init__(self, decoder: Decoder, tokenizer: ChatTokenizer, config: EngineConfig, backend: str) -> None:
         weights = decoder.weights
-        num_blocks = resolve_num_blocks(config, decoder.config, weights.dtype, weights.device)
         has_graphs = config.cuda_graphs and decoder.use_triton and weights.device.type == "cuda"
+        num_blocks = resolve_num_blocks(
+            config, decoder.config, weights.dtype, partial(_kv_bytes, decoder, config, has_graphs)
+        )
         cache = KVCache.allocate(
             decoder.config, num_blocks + has_graphs, config.block_size, weights.dtype, weights.device
         )
@@ -82,7 +87,7 @@ class Engine:
 
             graphs = DecodeGraphs(decoder, cache, max_num_seqs=config.max_num_seqs, max_model_len=self.max_model_len)
         self._runner = Runner(decoder, cache, graphs)
-        self._has_graphs = has_graphs
+        self.has_graphs = has_graphs  # decoding steps are replayed from CUDA graphs
         self._blocks = BlockManager(num_blocks, config.block_size, share_prefixes=config.share_prefixes)
         self._scheduler = Scheduler(
             self._blocks,
@@ -129,7 +134,7 @@ class Engine:
     def describe(self) -> str:
         """One line on what runs: device, backend, precision, memory."""
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
-        extras = ", CUDA graphs" * self._has_graphs + ", overlapping steps" * self._overlaps
+        extras = ", CUDA graphs" * self.has_graphs + ", overlapping steps" * self._overlaps
         size, count = self.config.block_size, self._blocks.num_blocks
         return (
             f"device {self.device.type}{threads}, backend {self.backend}{extras}, {self.precision}, "
@@ -255,8 +260,7 @@ class Engine:
         else:
             self._limits.shrink()
             self._scheduler.preempt_all()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
+        self._runner.give_memory_back()
         return failures
 
     def drop_all(self) -> None:
@@ -343,6 +347,13 @@ class Engine:
             error_type=error[0],
             error=error[1],
         )
+
+
+def _kv_bytes(decoder: Decoder, config: EngineConfig, has_graphs: bool) -> int:
+    device = decoder.weights.device
+    if device.type != "cuda":
+        return cpu_kv_bytes()
+    return measure_kv_pool(decoder, config, CudaMeter(device), has_graphs=has_graphs)
 
 
 def _advance(pieces: Iterable[Launched]) -> None:

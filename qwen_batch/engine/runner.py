@@ -80,6 +80,12 @@ class Runner:
         rows = {sequence: row for row, sequence in enumerate(ends)}
         return Flight(tuple(map(Launched.of, pieces)), Unread(tokens, rows), landing, landed)
 
+    def give_memory_back(self) -> None:
+        """What is kept from step to step; the next ones, which are smaller, take what they need."""
+        self._decoder.workspace.clear()
+        if self._decoder.weights.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     def _sample(self, logits: Tensor, ends: list[Sequence], unread: Unread | None) -> Tensor:
         if not ends:
             return torch.empty(0, dtype=torch.int64, device=logits.device)

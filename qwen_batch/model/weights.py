@@ -157,13 +157,16 @@ class _Loader:
 
 def load_weights(folder: Path, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> Weights:
     """Read all weights. Peak memory is the model plus its largest tensor. Raises ModelError."""
-    checkpoint = Checkpoint.open(folder)
-    loader = _Loader(checkpoint, dtype, device)
+    return read_weights(_Loader(Checkpoint.open(folder), dtype, device), config)
+
+
+def read_weights(loader: _Loader, config: ModelConfig) -> Weights:
+    """Every tensor is made once, in the place where it stays, and read into that."""
     embedding = loader.read(["model.embed_tokens.weight"], [config.vocab_size], config.hidden_size)
     layers = tuple(loader.read_layer(config, index) for index in range(config.num_layers))
     norm = loader.read(["model.norm.weight"], [config.hidden_size])
     head = embedding
     if not config.tie_word_embeddings:
         head = loader.read(["lm_head.weight"], [config.vocab_size], config.hidden_size)
-    checkpoint.check_all_used()
+    loader.checkpoint.check_all_used()
     return Weights(embedding, layers, norm, make_linear(head))
