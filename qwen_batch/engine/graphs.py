@@ -18,7 +18,7 @@ from qwen_batch.model.attention import StepInput
 from qwen_batch.model.decoder import Decoder
 from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.static_decode import SharedPrefixes, StaticDecode
-from qwen_batch.model.triton_plan import AttentionShape, find_shared_prefixes
+from qwen_batch.model.triton_plan import AttentionShape, shared_prefixes
 from qwen_batch.model.workspace import NewMemory
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class DecodeGraphs:
         if self._is_off or not decodes_alone:
             return None
         size = next(size for size in self._sizes if size >= count)
-        shared = list(find_shared_prefixes(step.block_lists, step.context_lens, self._cache.block_size))
+        shared = shared_prefixes(step.block_lists, step.context_lens, self._cache.block_size)
         has_prefixes = bool(shared)
         for wanted in {(self._sizes[-1], has_prefixes): None, (size, has_prefixes): None}:
             if wanted not in self._graphs and not self._add(wanted, step, shared):

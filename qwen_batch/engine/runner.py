@@ -123,7 +123,7 @@ class Runner:
             token_ids=ids,
             positions=put(positions),
             slot_mapping=put(slots),
-            block_tables=put(tables),
+            block_tables=put(tables, torch.int32 if self._decoder.use_triton else torch.int64),
             logit_indices=put([at for at, piece in zip(last, pieces, strict=True) if piece.reaches_end]),
             cu_seqlens_q=offsets,
             context_lens=[piece.sequence.num_computed_tokens + piece.num_tokens for piece in pieces],

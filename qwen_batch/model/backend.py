@@ -3,7 +3,6 @@ a CPU; triton (triton_backend.py), on CUDA."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Protocol
 
 import torch
@@ -35,14 +34,7 @@ class StepBackend(Protocol):
 
     def gather_norm(self, residual: Tensor, delta: Tensor, weight: Tensor, indices: Tensor) -> Tensor:
         """residual + delta, normalised, of the tokens at `indices` alone [num_rows, hidden]."""
-        ...
-
-
-def gather_rows(memory: Memory, indices: Tensor, **sources: Tensor) -> Iterator[Tensor]:
-    """Rows `indices` of each tensor [num_tokens, width]."""
-    for name, source in sources.items():
-        room = memory.take(f"gathered_{name}", (len(indices), source.shape[1]), source.dtype)
-        yield torch.index_select(source, 0, indices, out=room)
+        return self.add_norm(residual.index_select(0, indices), delta.index_select(0, indices), weight)[1]
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -56,7 +48,6 @@ class TorchBackend(StepBackend):
 
     def __init__(self, config: ModelConfig, rope: Rope, step: StepInput, cache: KVCache, memory: Memory) -> None:
         self._config = config
-        self._memory = memory
         self._attention = StepAttention(step, cache)
         self._cos, self._sin = (x[:, None, :] for x in rope.angles(step.positions, memory))
 
@@ -77,7 +68,3 @@ class TorchBackend(StepBackend):
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         gate, up = gate_up.chunk(2, dim=-1)
         return silu(gate) * up
-
-    def gather_norm(self, residual: Tensor, delta: Tensor, weight: Tensor, indices: Tensor) -> Tensor:
-        residual, delta = gather_rows(self._memory, indices, residual=residual, delta=delta)
-        return self.add_norm(residual, delta, weight)[1]

@@ -157,7 +157,7 @@ class PagedStep:
             token_ids=nothing,
             positions=nothing,
             slot_mapping=nothing,
-            block_tables=nothing,
+            block_tables=torch.tensor(tables, dtype=torch.int32, device=device),
             logit_indices=nothing,
             cu_seqlens_q=self.offsets,
             context_lens=self.contexts,

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from qwen_batch.errors import ModelError
 from qwen_batch.model.attention import PrefillAttention, StepInput
-from qwen_batch.model.backend import StepBackend, gather_rows
+from qwen_batch.model.backend import StepBackend
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.home import home
 from qwen_batch.model.kv_cache import KVCache
@@ -217,5 +217,8 @@ class NativeBackend(StepBackend):
         return output
 
     def gather_norm(self, residual: Tensor, delta: Tensor, weight: Tensor, indices: Tensor) -> Tensor:
-        residual, delta = gather_rows(self._memory, indices, residual=residual, delta=delta)
-        return self.add_norm(residual, delta, weight)[1]
+        shape = len(indices), residual.shape[1]
+        rows, added = (self._memory.take(name, shape, residual.dtype) for name in ("last", "last_delta"))
+        torch.index_select(residual, 0, indices, out=rows)
+        torch.index_select(delta, 0, indices, out=added)
+        return self.add_norm(rows, added, weight)[1]

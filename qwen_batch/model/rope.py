@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from qwen_batch.model.workspace import Memory
+from qwen_batch.model.workspace import Memory, NewMemory
 
 _KINDS = ("default", "linear", "llama3", "yarn")
 
@@ -113,8 +113,9 @@ class Rope:
         cos, sin = (self._both_halves(half, memory, name) for name, half in halves)
         return cos, sin
 
-    def half_angles(self, positions: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-        """positions int64 [num_tokens] -> cos, sin float32 [num_tokens, head_dim / 2]."""
+    def half_angles(self, positions: Tensor, memory: Memory | None = None) -> tuple[Tensor, Tensor]:
+        """positions int64 [num_tokens] -> cos, sin float32 [num_tokens, head_dim / 2], in `memory` or in new memory."""
+        memory = memory or NewMemory(positions.device)
         shape = len(positions), len(self._frequencies)
         sin, cos = (memory.take(name, shape, torch.float32) for name in ("half_sin", "half_cos"))
         torch.mul(positions[:, None], self._frequencies, out=sin)

@@ -27,7 +27,7 @@ from qwen_batch.model.triton_plan import (
 # take 75 MB. Not tuned on a card.
 PREFIX_SPLITS = 8
 
-SharedPrefixes = Sequence[tuple[Sequence[int], int]]  # (rows, length in tokens), as find_shared_prefixes gives them
+SharedPrefixes = Sequence[tuple[Sequence[int], int]]  # (rows, length in tokens), as shared_prefixes gives them
 
 
 class StaticDecode:
@@ -84,8 +84,7 @@ class StaticDecode:
         ):
             target[:count].copy_(source)
             target[count:size].fill_(padding)
-        tables = staging.put(step.block_lists, int32)
-        self._tables[:count, : tables.shape[1]].copy_(tables)
+        self._tables[:count, : step.block_tables.shape[1]].copy_(step.block_tables)
         self._tables[count:size, 0].fill_(self._reserved_block)
         if shared:
             self._fill_prefixes(shared, count, size, staging)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,6 +14,7 @@ from qwen_batch.kernels import attention_prefill as prefill
 from qwen_batch.kernels import attention_prefix as prefix
 from qwen_batch.model.attention import StepInput
 from qwen_batch.model.config import ModelConfig
+from qwen_batch.model.shared_prefix import find_shared_prefixes
 from qwen_batch.model.staging import Staging
 
 # A prefix is read once for all when so many sequences share it and it has so many tokens: below that, the second pass
@@ -71,7 +72,7 @@ def plan_attention(step: StepInput, shape: AttentionShape, staging: Staging) -> 
     rows = [seq for seq, length in enumerate(step.piece_lengths) if length == 1]
     config = prefill.config(shape.head_dim, shape.dtype)
     return AttentionPlan(
-        tables=place(step.block_lists),
+        tables=step.block_tables.to(torch.int32),  # the runner makes them so already
         offsets=place(step.cu_seqlens_q),
         context_lens=place(step.context_lens),
         tiles=prefill.PrefillTiles.plan(
@@ -84,7 +85,7 @@ def plan_attention(step: StepInput, shape: AttentionShape, staging: Staging) -> 
 def _plan_decodes(step: StepInput, rows: Sequence[int], shape: AttentionShape, staging: Staging) -> DecodeRows:
     place = partial(staging.put, dtype=torch.int32)
     contexts = [step.context_lens[seq] for seq in rows]
-    shared = list(find_shared_prefixes([step.block_lists[seq] for seq in rows], contexts, shape.block_size))
+    shared = shared_prefixes([step.block_lists[seq] for seq in rows], contexts, shape.block_size)
     starts = prefix_starts(shared, len(rows))
     rest = max(context - start for context, start in zip(contexts, starts, strict=True))
     return DecodeRows(
@@ -113,23 +114,10 @@ def prefix_starts(shared: Sequence[tuple[Sequence[int], int]], num_rows: int) ->
     return starts
 
 
-def find_shared_prefixes(
+def shared_prefixes(
     tables: Sequence[Sequence[int]], context_lens: Sequence[int], block_size: int
-) -> Iterator[tuple[list[int], int]]:
-    """Rows whose block tables begin with the same blocks, and the length of that beginning in tokens.
-
-    Each row is in one group at most and keeps at least one key of its own.
-    """
-    by_first: dict[int, list[int]] = {}
-    for row, table in enumerate(tables):
-        by_first.setdefault(table[0], []).append(row)
-    for members in by_first.values():
-        if len(members) < MIN_BRANCHES:
-            continue
-        first = tables[members[0]]
-        limit = min((context_lens[row] - 1) // block_size for row in members)
-        count = 0
-        while count < limit and all(tables[row][count] == first[count] for row in members):
-            count += 1
-        if count * block_size >= MIN_PREFIX_TOKENS:
-            yield members, count * block_size
+) -> list[tuple[list[int], int]]:
+    """(rows, length in tokens) of prefixes that are worth a pass of their own."""
+    return list(
+        find_shared_prefixes(tables, context_lens, block_size, min_branches=MIN_BRANCHES, min_tokens=MIN_PREFIX_TOKENS)
+    )

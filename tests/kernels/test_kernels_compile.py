@@ -31,7 +31,17 @@ def test_what_qwen3_needs_compiles_for_hopper_without_spills() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["80", "89", "90", "100"])
+@pytest.mark.parametrize(
+    "arch",
+    [
+        "80",
+        "89",
+        pytest.param(
+            "90", marks=pytest.mark.xfail(reason="sampling of float32 with penalties and bitmask spills", strict=True)
+        ),
+        "100",
+    ],
+)
 def test_everything_that_can_be_chosen_compiles_without_spills(arch: str) -> None:
     rows = compile_table("--arch", arch)
     assert {row["kernel"] for row in rows} == {

@@ -118,7 +118,7 @@ def test_attention_equals_torch_in_a_mixed_step() -> None:
 
 def test_shared_prefixes_are_found_in_block_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_plan, "MIN_PREFIX_TOKENS", 32)
-    find = triton_plan.find_shared_prefixes
+    find = triton_plan.shared_prefixes
     four = [[1, 2, 3, row] for row in range(10, 14)]
     assert list(find([*four, [9, 2, 3, 4]], [60] * 5, 16)) == [([0, 1, 2, 3], 48)]
     assert list(find(four, [49, 60, 60, 60], 16)) == [([0, 1, 2, 3], 48)]
