@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,6 +48,15 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """A call before it is asked: its key, and its completion where the journal knew it."""
+
+    request: Request
+    key: str
+    known: Completion | None
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """A completion for the task that asked for it, under the id that the task gave."""
 
@@ -57,7 +68,16 @@ class CallBook:
     """Every call that is wanted and not answered yet."""
 
     def __init__(
-        self, engine: Engine, memory: CallMemory, *, model_sha256: str, precision: str, run_id: str, window: int
+        self,
+        engine: Engine,
+        memory: CallMemory,
+        *,
+        model_sha256: str,
+        precision: str,
+        run_id: str,
+        window: int,
+        submit: Callable[[Callable[[], None]], Future[None]],
+        stage: Callable[[str], AbstractContextManager[None]] = lambda name: nullcontext(),
     ) -> None:
         self._engine = engine
         self._memory = memory
@@ -65,10 +85,14 @@ class CallBook:
         self._precision = precision
         self._run_id = run_id
         self._window = window  # calls that wait in the engine
+        self._submit = submit  # has it done beside the device, in order
+        self._stage = stage  # whose time it is
         self._ready: list[tuple[int, int, int, str]] = []  # heap of (-priority, -level, order, key)
         self._order = 0
         self._asked: dict[str, list[Asked]] = {}  # key -> who wants it, first the one whose request is run
         self._remembered: list[Answered] = []
+        self._recent: dict[str, Completion] = {}  # answered since `forget_recent`, by key
+        self._unkept: tuple[list[Completion], Future[None]] | None = None  # of the last step; being made durable
 
     @property
     def num_open(self) -> int:
@@ -81,12 +105,25 @@ class CallBook:
 
     def ask(self, task: DocumentTask, requests: Iterable[Request]) -> None:
         """Want these calls, all of the task's present level."""
-        for request in requests:
-            key = request_key(request, self._model_sha256, self._precision)
+        self.ask_prepared(task, self.prepare(requests))
+
+    def prepare(self, requests: Iterable[Request]) -> list[Prepared]:
+        """What asking takes time for: keys, and what the journal knows. Any thread may call it."""
+        keys = [(request, request_key(request, self._model_sha256, self._precision)) for request in requests]
+        return [Prepared(request, key, self._memory.completion(key)) for request, key in keys]
+
+    def forget_recent(self) -> None:
+        """Whatever was answered so far is in the journal; to be called before each `prepare` of another thread."""
+        self._recent.clear()
+
+    def ask_prepared(self, task: DocumentTask, calls: Iterable[Prepared]) -> None:
+        """Want these calls, all of the task's present level."""
+        for call in calls:
+            request, key = call.request, call.key
             if key in self._asked:
                 self._asked[key].append(Asked(task, request, task.level))
                 continue
-            known = self._memory.completion(key)
+            known = call.known or self._recent.get(key)
             if known is not None:
                 self._remembered.append(Answered(task, dataclasses.replace(known, request_id=request.request_id)))
                 continue
@@ -95,17 +132,36 @@ class CallBook:
             heapq.heappush(self._ready, (-request.priority, -task.level, self._order, key))
 
     def advance(self) -> Iterator[Answered]:
-        """Run one step of the engine; what was answered is durable when it comes back."""
+        """Run one step of the engine; what is answered is durable when it comes back.
+
+        While the device computes, the answers of the step before are being written, and then they come back: a step
+        later than they could, so that no step waits for a medium.
+        """
         remembered, self._remembered = self._remembered, []
         yield from remembered
         while self._ready and self._engine.num_waiting < self._window:
             *_, key = heapq.heappop(self._ready)
             self._engine.add(dataclasses.replace(self._asked[key][0].request, request_id=key))
-        if not self._engine.has_unfinished:
+        done = []
+        if self._engine.has_unfinished:
+            with self._stage("schedule"):
+                done = self._engine.step()
+        yield from self._kept()
+        if done:
+            calls = [self._call(c) for c in done if c.finish_reason != "error"]
+            self._unkept = done, self._submit(lambda: self._memory.add_completions(calls))
+        if not (self._engine.has_unfinished or self._ready):  # no step is to come that they could be written beside
+            yield from self._kept()
+
+    def _kept(self) -> Iterator[Answered]:
+        if self._unkept is None:
             return
-        done = self._engine.step()
-        self._memory.add_completions([self._call(c) for c in done if c.finish_reason != "error"])
+        (done, written), self._unkept = self._unkept, None
+        with self._stage("keep"):
+            written.result()
         for completion in done:
+            if completion.finish_reason != "error":
+                self._recent[completion.request_id] = completion
             for asked in self._asked.pop(completion.request_id):
                 renamed = dataclasses.replace(completion, request_id=asked.request.request_id)
                 yield Answered(asked.task, renamed)

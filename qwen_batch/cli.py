@@ -189,9 +189,13 @@ def show(
     rows: Annotated[int, typer.Option(min=0, help="Print the first N answers.")] = 3,
 ) -> None:
     """Summarise the table of an output folder."""
+    from qwen_batch.operate.stages import format_busy
+    from qwen_batch.write.audit import last_event
     from qwen_batch.write.report import format_table, iter_answers, summarize
 
-    typer.echo(format_table(summarize(folder), iter_answers(folder, rows)))
+    event = last_event(folder / "audit", "run_finished") or {}
+    device = format_busy(event.get("stage_seconds"))
+    typer.echo(format_table(summarize(folder), iter_answers(folder, rows), device))
 
 
 @app.command()
@@ -232,34 +236,87 @@ def monitoring(
 
 @app.command()
 def bench(
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="seed, tickets, contracts, uniform, or a JSONL file; repeatable. All three."),
+    ] = None,
+    engines: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAMES", help="qwen-batch, hf-loop, hf-batch, hf-continuous, vllm, openvino, llama-cpp."),
+    ] = None,
     model: Annotated[str, typer.Option(help="`demo`, a Hugging Face id or a folder.")] = "demo",
-    dtype: Annotated[DTypeName, typer.Option(help="Precision of both sides.")] = DTypeName.auto,
-    device: Annotated[DeviceName, typer.Option(help="Where both sides run.")] = DeviceName.auto,
-    requests: Annotated[int, typer.Option(min=1, help="Requests for the engine.")] = 64,
-    baseline_requests: Annotated[int, typer.Option(min=1, help="Of these, for the one-by-one baseline.")] = 8,
-    min_tokens: Annotated[int, typer.Option(min=1, help="Shortest prompt.")] = 100,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest prompt.")] = 1000,
-    output_tokens: Annotated[int, typer.Option(min=1, help="Forced length of every answer.")] = 48,
+    dtype: Annotated[DTypeName, typer.Option(help="Precision of every engine.")] = DTypeName.auto,
+    device: Annotated[DeviceName, typer.Option(help="Where our engine and transformers run.")] = DeviceName.auto,
+    threads: Annotated[int | None, typer.Option(min=1, help="Of each engine; torch's own choice.")] = None,
+    requests: Annotated[int, typer.Option(min=1, help="Of each workload, at most.")] = 16,
+    full: Annotated[bool, typer.Option("--full", help="All requests of each workload; takes long on a CPU.")] = False,
+    baseline_requests: Annotated[int, typer.Option(min=1, help="Of these, for one-by-one transformers.")] = 2,
+    agreement_requests: Annotated[
+        int, typer.Option(min=0, help="Of these, to compare first tokens on with transformers in float32; 0: none.")
+    ] = 16,
     rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds; medians are compared.")] = 3,
     seed: Annotated[int, typer.Option(help="Of the requests.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the measurement as JSON.")] = False,
+    overrides: Annotated[
+        list[str] | None, typer.Option("-o", "--set", metavar="KEY=VALUE", help="A setting of our engine; repeatable.")
+    ] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:KEY=VALUE,...", help="Also our engine with these settings; repeatable."),
+    ] = None,
+    path: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ENGINE=PATH", help="The Python, or the program, of another engine; repeatable."),
+    ] = None,
+    engine_model: Annotated[
+        list[str] | None, typer.Option(metavar="ENGINE=PATH", help="The model in that engine's own form; repeatable.")
+    ] = None,
+    min_tokens: Annotated[int | None, typer.Option(min=1, help="Shortest prompt of `uniform`.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest prompt of `uniform`.")] = None,
+    output_tokens: Annotated[int | None, typer.Option(min=1, help="Forced length of answers of `uniform`.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the measurements as JSON.")] = False,
 ) -> None:
-    """Measure this engine beside transformers, one request at a time, on this machine."""
-    from qwen_batch.bench import compare, format_comparison
-    from qwen_batch.bench.workload import Workload
+    """Measure this engine beside others on this machine: agreement, rates, share of the machine's limit, memory.
 
-    if max_tokens < min_tokens:
-        raise UsageError(f"--max-tokens {max_tokens} is below --min-tokens {min_tokens}")
-    result = compare(
-        model,
-        Workload(requests, min_tokens, max_tokens, output_tokens, seed),
+    Each engine runs in a process of its own. Exit code 1 when one of them failed.
+    """
+    from qwen_batch.bench import Bench, BenchOptions, find_engines, find_variants, find_workload, format_comparison
+
+    lengths = {"min_body_tokens": min_tokens, "max_body_tokens": max_tokens, "output_tokens": output_tokens}
+    count = None if full else requests
+    workloads = [find_workload(name, count, lengths) for name in workload or ("seed", "tickets", "contracts")]
+    names = [name for group in engines or () for name in group.split(",") if name]
+    competitors = find_engines(names, _pairs("--path", path), _pairs("--engine-model", engine_model))
+    competitors += find_variants(variant or ())
+    options = BenchOptions(
+        model=model,
         device=device.value,
         dtype=dtype.value,
+        threads=threads,
         rounds=rounds,
-        baseline_requests=min(baseline_requests, requests),
-        report=lambda line: typer.echo(line, err=True),
+        sampled_requests=baseline_requests,
+        agreement_requests=agreement_requests,
+        seed=seed,
+        settings=_pairs("--set", overrides),
     )
-    typer.echo(json.dumps(result.to_json(), indent=2) if as_json else format_comparison(result))
+    measure = Bench(options, report=lambda line: typer.echo(line, err=True))
+    results = []
+    for chosen in workloads:
+        results.append(measure.compare(chosen, competitors))
+        if not as_json:
+            typer.echo(format_comparison(results[-1]) + "\n")
+    if as_json:
+        typer.echo(json.dumps([result.to_json() for result in results], indent=2))
+    raise typer.Exit(any(engine.error for result in results for engine in result.engines))
+
+
+def _pairs(flag: str, values: list[str] | None) -> dict[str, str]:
+    pairs = {}
+    for value in values or ():
+        key, equals, rest = value.partition("=")
+        if not (key and equals and rest):
+            raise UsageError(f"{flag} {value}: write {flag} KEY=VALUE")
+        pairs[key] = rest
+    return pairs
 
 
 @app.command()

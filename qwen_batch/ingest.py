@@ -6,6 +6,7 @@ are large.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections import Counter
@@ -158,6 +159,8 @@ def extract_report(path: Path, result: CleanDocument | Failure) -> dict[str, Any
                     {
                         "rows": [[_mended(cell) for cell in row] for row in table.rows],
                         "bbox": list(table.bbox) if table.bbox else None,
+                        "header_rows": table.header_rows,
+                        "spans": [dataclasses.asdict(span) for span in table.spans],
                     }
                     for table in page.tables
                 ],

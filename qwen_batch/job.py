@@ -119,7 +119,15 @@ class CleanSection(Section):
     headers_footers: bool = True
     """Take out lines that repeat at the same place over the pages."""
     page_numbers: bool = True
-    """Take out page numbers that count up with the pages, and line numbers that count down the margin."""
+    """Take out page numbers that count up with the pages."""
+    line_numbers: bool = True
+    """Take out line numbers that count down the margin."""
+    watermarks: bool = True
+    """Take out large or slanted words that are printed over the text; a warning names them."""
+    stamps: bool = True
+    """Take out the filing lines of courts, and numbers that count through a production."""
+    footnotes: bool = True
+    """Set footnotes apart, so that a paragraph that they interrupt goes on. They stay in the text."""
     join_lines: bool = True
     """Rebuild paragraphs from printed lines: hyphens, and Chinese without a space."""
     tables: bool = True
@@ -205,6 +213,9 @@ class EngineSection(Section):
     """What computes between the matrix products. native: C code, compiled once for this machine (needs a C compiler);
     triton: our own kernels, on CUDA; auto: native on a CPU and triton on CUDA where they can be had, else torch; what
     was chosen is printed."""
+    deterministic: bool = False
+    """The same bytes for a document whatever else is in the pile, in whatever order and batch. On a CPU with AVX-512;
+    refused elsewhere."""
     threads: int | None = Field(default=None, ge=1)
     """CPU threads. Default: torch's own choice."""
     block_size: int = Field(default=16, ge=1, le=1024)

@@ -1,7 +1,10 @@
 """The whole run on one page: read -> clean -> plan -> generate -> answer -> write.
 
     feed thread    inputs -> unfinished ones -> child processes (read, clean) -> planner -> queue
-    main thread    queue -> calls -> engine step -> completions (durable) -> next calls or a row (durable) -> table
+    main thread    queue -> calls -> engine step -> completions -> next calls or a finished document
+    writer thread  completions -> journal; finished documents -> answers -> rows -> journal, table
+
+A completion comes to the main thread a step after the device had it: when the journal has it.
 
 Only what has to be computed needs the model: torch and the weights are loaded when the first such document comes.
 """
@@ -14,30 +17,29 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from qwen_batch.answer.filters import AnswerFilter
-from qwen_batch.answer.parse import parse_answer
-from qwen_batch.answer.rows import RunFacts, answered_row, failed_row
-from qwen_batch.answer.source_check import SourceCheck
-from qwen_batch.calls import Answered, CallBook
-from qwen_batch.errors import DocumentError, QwenBatchError, UsageError
-from qwen_batch.feed import Exhausted, Feed, PlannerWanted, Ready, Unchanged
+from qwen_batch.answer.rows import RunFacts
+from qwen_batch.calls import Answered, CallBook, Prepared
+from qwen_batch.errors import QwenBatchError, UsageError
+from qwen_batch.feed import Event, Exhausted, Feed, PlannerWanted, Ready, Unchanged
+from qwen_batch.finish import Finished, Finisher
 from qwen_batch.job import Job
 from qwen_batch.model.registry import ModelFiles, model_sha256, resolve_model
 from qwen_batch.operate.lock import OutputLock
 from qwen_batch.operate.metrics import Metrics, open_metrics
 from qwen_batch.operate.progress import Progress, ProgressState, open_progress
 from qwen_batch.operate.signals import StopFlag
+from qwen_batch.operate.stages import StageClock, StageTimes
 from qwen_batch.operate.summary import RunSummary
-from qwen_batch.plan.task import plan_failure
 from qwen_batch.plan.tree import DocumentTask, Planner
 from qwen_batch.read.inputs import iter_inputs
-from qwen_batch.records import Answer, CleanDocument, Completion, Failure, Message, ResultRow
+from qwen_batch.records import Failure, ResultRow
 from qwen_batch.unattended import claim_folder, drop_missing, recorded
 from qwen_batch.write.in_flight import MAX_DEATHS
 from qwen_batch.write.jsonl import JsonlWriter, write_openai_batch
@@ -99,13 +101,15 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
         feed = stack.enter_context(
             Feed(items, job, facts, sink, limit=options.limit, retry_failed=options.retry_failed)
         )
-        run = _Run(job, model, facts, sink, feed, stop, progress, metrics)
+        writer = stack.enter_context(ThreadPoolExecutor(1, "writer"))  # ends before the sink is closed
+        run = _Run(job, model, facts, sink, feed, stop, progress, metrics, writer)
         asked = {"inputs": list(options.inputs), "limit": options.limit, "fresh": options.fresh}
         with recorded(sink, job, facts, {**asked, "retry_failed": options.retry_failed}) as end:
             run.run()
             if job.input.missing == "drop" and not options.inputs and options.limit is None:
                 end["dropped"] = drop_missing(sink, feed)
             end["documents"] = run.counts()
+            end["stage_seconds"] = {name: round(spent, 3) for name, spent in run.times().seconds.items()}
         sink.close()
         if job.output.format == "openai-batch" and not options.to_stdout:
             write_openai_batch(folder / "results", folder / "openai-batch.jsonl")
@@ -157,6 +161,7 @@ class _Run:
         stop: StopFlag,
         progress: Progress,
         metrics: Metrics,
+        writer: ThreadPoolExecutor,
     ) -> None:
         self._job = job
         self._model = model
@@ -166,16 +171,19 @@ class _Run:
         self._stop = stop
         self._progress = progress
         self._metrics = metrics
+        self._writer = writer  # one thread: what it is given is done in order
         self._engine: Engine | None = None
         self._calls: CallBook | None = None
         self._engine_since = 0.0
-        self._prompt_opens_think = False
-        self._filter = AnswerFilter(job.filter.words, job.filter.patterns, job.filter.action)
-        self._source_check: SourceCheck | None = None
+        self._clock = StageClock()
+        self._device_seconds = 0.0  # of the engine, as far as the clock knows them
+        self._finisher = Finisher(job)
         self._under_way: dict[DocumentTask, Ready] = {}
-        self._begun: list[str] = []  # documents under way that the journal does not know of as such
+        self._arrived: list[DocumentTask] = []  # documents under way that the journal does not know of as such
+        self._beginning: tuple[list[DocumentTask], Future[list[list[Prepared]]]] | None = None  # that it is told of
+        self._writing: Future[list[ResultRow]] | None = None  # rows of the step before
         self._suspects: list[tuple[DocumentTask, Ready]] = []  # were in flight when a run died: one at a time, last
-        self._finished: list[tuple[ResultRow, str]] = []  # rows that are not durable yet
+        self._finished: list[Finished] = []  # documents whose rows nobody is making yet
         self._num_warned: Counter[DocumentTask] = Counter()
         self._feed_exhausted = False
         self._statuses: Counter[str] = Counter()
@@ -187,26 +195,34 @@ class _Run:
         """Until every document has its row."""
         while not (self._feed_exhausted and not self._under_way and not self._suspects):
             self._stop.raise_if_requested()
-            self._timed("feed", self._take_documents)
-            self._take_a_suspect()
-            self._timed("compute", self._compute)
-            self._timed("write", self._keep_rows)
+            with self._clock.stage("take"):
+                self._take_documents()
+                self._take_a_suspect()
+            with self._clock.stage("answer"):
+                self._compute()
+            with self._clock.stage("write"):
+                self._keep_rows()
             state = self._state()
             self._progress.update(state)
-            self._metrics.update(state, time.monotonic() - self._engine_since if self._engine else 0.0)
+            self._metrics.update(state, self.times())
+        with self._clock.stage("write"):
+            self._wait_for_rows()
+        self._clock.stop()
 
-    def _timed(self, stage: str, work: Callable[[], None]) -> None:
-        started = time.monotonic()
-        work()
-        self._metrics.add_stage(stage, time.monotonic() - started)
+    def times(self) -> StageTimes:
+        """Where the time has gone so far."""
+        device = self._engine.stats.device_seconds if self._engine is not None else 0.0
+        self._clock.move(device - self._device_seconds, "schedule", "device")
+        self._device_seconds = device
+        return self._clock.times()
 
     def _take_documents(self) -> None:
         """Take what the feed has while there is room for more calls; wait only when there is nothing else to do."""
         room = 2 * self._job.engine.max_num_seqs
-        while not self._feed_exhausted and (self._calls is None or self._calls.num_open < room):
+        while not self._feed_exhausted and self._num_asking() < room:
             if len(self._finished) >= MAX_ROWS_AT_ONCE:
                 return
-            event = self._feed.get(0 if self._under_way or self._finished else IDLE_SECONDS)
+            event = self._next_event()
             if event is None:
                 return
             if isinstance(event, Ready):
@@ -217,11 +233,23 @@ class _Run:
                 self._statuses[event.status] += 1
                 self._metrics.add_unchanged(event.status)
             elif isinstance(event, PlannerWanted):
-                event.reply.set_result(self._load_model())
+                with self._clock.stage("load"):
+                    event.reply.set_result(self._load_model())
             elif isinstance(event, Exhausted):
                 self._feed_exhausted = True
                 if event.error is not None:
                     raise event.error
+
+    def _num_asking(self) -> int:
+        """Calls that are open, and documents whose calls will be."""
+        coming = len(self._arrived) + len(self._beginning[0] if self._beginning else ())
+        return coming + (self._calls.num_open if self._calls else 0)
+
+    def _next_event(self) -> Event | None:
+        if self._under_way or self._finished:
+            return self._feed.get(0)
+        with self._clock.stage("feed"):
+            return self._feed.get(IDLE_SECONDS)
 
     def _load_model(self) -> Planner:
         # Here and not above: nothing of this is needed, and paid for, before there is something to compute.
@@ -234,8 +262,7 @@ class _Run:
         thinking = job.prompt.thinking == "on"
         if thinking and not engine.tokenizer.supports_thinking:
             logger.warning("prompt.thinking is on, but the chat template of %s has no such switch", self._model.name)
-        probe = engine.tokenizer.encode_chat((Message("user", "?"),), thinking)
-        self._prompt_opens_think = engine.tokenizer.prompt_opens_think(probe)
+        self._finisher.load(engine.tokenizer)
         self._facts = replace(self._facts, precision=engine.precision)
         self._calls = CallBook(
             engine,
@@ -244,45 +271,29 @@ class _Run:
             precision=engine.precision,
             run_id=self._facts.run_id,
             window=engine.config.max_num_seqs,
+            submit=self._writer.submit,
+            stage=self._clock.stage,
         )
         self._engine, self._engine_since = engine, time.monotonic()
-        self._source_check = self._load_source_check()
         planner = Planner(
-            engine.tokenizer, job, engine.max_model_len, answer_text=lambda completion: self._parse(completion).text
+            engine.tokenizer,
+            job,
+            engine.max_model_len,
+            answer_text=lambda completion: self._finisher.parse(completion).text,
         )
         for notice in planner.notices:
             logger.info("%s", notice)
         return planner
 
-    def _load_source_check(self) -> SourceCheck | None:
-        section = self._job.filter.source_check
-        if section.model is None:
-            return None
-        from qwen_batch.model.encoder import SentenceEncoder
-
-        encoder = SentenceEncoder.load(section.model, report=logger.info)
-        logger.info("answers are compared with their documents by %s", section.model)
-        return SourceCheck(encoder, section.min_similarity, section.action)
-
-    def _checked_answer(self, completion: Completion, document: CleanDocument) -> Answer:
-        """The answer as the table gets it. Raises DocumentError when a check lets it fail."""
-        answer = self._parse(completion)
-        if self._source_check is not None:
-            answer = self._source_check.apply(answer, document)
-        return self._filter.apply(answer)
-
-    def _parse(self, completion: Completion) -> Answer:
-        return parse_answer(completion, prompt_opens_think=self._prompt_opens_think)
-
     def _begin(self, ready: Ready) -> None:
         self._num_known += 1
         task = ready.outcome
         if isinstance(task, Failure):
-            self._finish(ready, task, None)
+            self._finished.append(Finished(ready, task, None, self._facts))
             return
         deaths = self._sink.deaths(task.document.doc_id)
         if deaths >= MAX_DEATHS:
-            self._finish(ready, _quarantined(task, deaths), None)
+            self._finished.append(Finished(ready, _quarantined(task, deaths), None, self._facts))
         elif deaths:
             self._suspects.append((task, ready))
         else:
@@ -296,18 +307,43 @@ class _Run:
             self._ask(task, ready)
 
     def _ask(self, task: DocumentTask, ready: Ready) -> None:
-        assert self._calls is not None
-        self._begun.append(task.document.doc_id)
+        self._arrived.append(task)
         self._under_way[task] = ready
         self._warn(task)
-        self._calls.ask(task, task.requests())
+
+    def _begin_arrived(self) -> None:
+        """Ask about documents once the journal knows that they are under way.
+
+        It is told while the device works on others; only when there are none, we wait for it.
+        """
+        assert self._calls is not None
+        while self._beginning is not None or self._arrived:
+            if self._beginning is None:
+                tasks, self._arrived = self._arrived, []
+                self._calls.forget_recent()
+                self._beginning = tasks, self._writer.submit(self._note_begin, tasks)
+            tasks, begun = self._beginning
+            if self._calls.has_work and not begun.done():
+                return
+            with self._clock.stage("keep"):
+                prepared = begun.result()
+            self._beginning = None
+            for task, calls in zip(tasks, prepared, strict=True):
+                self._calls.ask_prepared(task, calls)
+
+    def _note_begin(self, tasks: list[DocumentTask]) -> list[list[Prepared]]:
+        """Let the journal know of documents, and ask it what it knows of their calls. Runs in the writer's thread."""
+        assert self._calls is not None
+        self._sink.begin([task.document.doc_id for task in tasks])
+        return [self._calls.prepare(task.requests()) for task in tasks]
 
     def _compute(self) -> None:
-        """One step of the engine; then its completions become next calls or rows."""
-        if self._begun:
-            self._sink.begin(self._begun)
-            self._begun.clear()
-        if self._calls is not None and self._calls.has_work:
+        """One step of the engine; then completions become next calls or rows."""
+        if self._calls is None:
+            return
+        with self._clock.stage("take"):
+            self._begin_arrived()
+        if self._calls.has_work:
             for answered in self._calls.advance():
                 self._take_answer(answered)
 
@@ -318,41 +354,32 @@ class _Run:
         self._warn(task)
         if task.is_done:
             del self._num_warned[task]
-            self._finish(self._under_way.pop(task), task.result, task)
-
-    def _finish(self, ready: Ready, result: Completion | Failure, task: DocumentTask | None) -> None:
-        outcome: Answer | Failure
-        if isinstance(result, Failure):
-            outcome = result
-        else:
-            assert task is not None
-            try:
-                outcome = self._checked_answer(result, task.document)
-            except DocumentError as error:
-                outcome = replace(plan_failure(task.document, error), stage="answer")
-        self._add_row(ready, outcome, task)
-
-    def _add_row(self, ready: Ready, result: Answer | Failure, task: DocumentTask | None) -> None:
-        started_at, finished_at = ready.started_at, datetime.datetime.now(datetime.UTC)
-        if isinstance(result, Failure):
-            logger.warning("%s: failed: %s: %s", result.doc_id, result.error_type, result.error)
-            self._error_types[result.error_type] += 1
-            row = failed_row(result, self._facts, task=task, started_at=started_at, finished_at=finished_at)
-        else:
-            assert task is not None
-            row = answered_row(task, result, self._facts, started_at=started_at, finished_at=finished_at)
-        self._finished.append((row, ready.key))
-        self._statuses[row.status] += 1
-        tokens = (row.prompt_tokens, row.completion_tokens, row.cached_tokens)
-        self._metrics.add_row(row.status, (finished_at - started_at).total_seconds(), tokens)
-        self._tokens.update(prompt=row.prompt_tokens, completion=row.completion_tokens, cached=row.cached_tokens)
+            self._finished.append(Finished(self._under_way.pop(task), task.result, task, self._facts))
 
     def _keep_rows(self) -> None:
-        """Make the rows of this step durable, all in one transaction."""
-        rows, self._finished = self._finished, []
+        """Have the rows of this step made and kept, all in one transaction, while the device goes on."""
+        self._wait_for_rows()
+        finished, self._finished = self._finished, []
+        self._writing = self._writer.submit(self._write, finished)
+
+    def _write(self, finished: list[Finished]) -> list[ResultRow]:
+        """In the writer's thread: answers are parsed and checked, and their rows are durable when it returns."""
+        rows = [(self._finisher.row(document), document.ready.key) for document in finished]
         if rows:
             self._sink.add_rows(rows)
         self._sink.tick()
+        return [row for row, _ in rows]
+
+    def _wait_for_rows(self) -> None:
+        """Those of the step before. Raises what went wrong with them."""
+        writing, self._writing = self._writing, None
+        for row in writing.result() if writing is not None else ():
+            self._statuses[row.status] += 1
+            if row.error_type is not None:
+                self._error_types[row.error_type] += 1
+            tokens = (row.prompt_tokens, row.completion_tokens, row.cached_tokens)
+            self._metrics.add_row(row.status, (row.finished_at - row.started_at).total_seconds(), tokens)
+            self._tokens.update(prompt=row.prompt_tokens, completion=row.completion_tokens, cached=row.cached_tokens)
 
     def _warn(self, task: DocumentTask) -> None:
         """Log the task's warnings that are new."""
@@ -393,6 +420,7 @@ class _Run:
             wall_seconds=wall_seconds,
             table=table,
             error_types=dict(self._error_types),
+            stage_seconds=self.times().seconds,
         )
 
 

@@ -27,11 +27,23 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """A cell that takes more than one place: its first row and column, from 0, and how many it takes of each."""
+
+    row: int
+    column: int
+    num_rows: int
+    num_columns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A table of a page, row by row; a cell without text is ''."""
 
     rows: tuple[tuple[str, ...], ...]
     bbox: BBox | None = None
+    spans: tuple[Span, ...] = ()  # a merged cell's text stands in its first place, its other places are ''
+    header_rows: int = 1  # rows at the top that name the columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +57,7 @@ class Page:
     height: float | None = None  # points
     needs_ocr: bool = False  # the page shows something (an image) but has no text
     ocr_confidence: float | None = None  # 0 to 1, mean over characters; None: the text is the document's own
+    written_down: bool = False  # lines run from the top down and follow each other from right to left
     paragraphs: bool = False  # each line is a whole paragraph or list item, as office formats keep them
 
     @property
@@ -83,6 +96,10 @@ class CleanSteps:
     unicode: bool = True
     headers_footers: bool = True
     page_numbers: bool = True
+    line_numbers: bool = True
+    watermarks: bool = True
+    stamps: bool = True
+    footnotes: bool = True
     join_lines: bool = True
     tables: bool = True
 

@@ -17,7 +17,7 @@ from qwen_batch.read.pictures import PictureTask
 from qwen_batch.read.pool import ProcessPool
 from qwen_batch.records import CleanDocument
 
-RAW = CleanSection(unicode=False, headers_footers=False, page_numbers=False, join_lines=False, tables=False)
+RAW = CleanSection(**dict.fromkeys(CleanSection.model_fields, False))
 CONTEXT_WORDS = 6  # around a change
 MAX_WORDS = 20_000  # of a page; the comparison takes their square
 _STYLE = (

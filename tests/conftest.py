@@ -10,6 +10,8 @@ os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 # Read at import by triton: kernels run in its interpreter, on CPU tensors. What needs machine code starts a process.
 os.environ["TRITON_INTERPRET"] = "1"
+# Read when torch is loaded; qwen_batch.engine sets it too, but here torch is there before.
+os.environ["GOMP_SPINCOUNT"] = "10000"
 
 import logging
 import sys

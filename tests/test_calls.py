@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any, cast
 
+import pytest
+
 from qwen_batch.calls import CallBook
+from qwen_batch.errors import OutputError
 from qwen_batch.plan.tree import DocumentTask
 from qwen_batch.records import CleanDocument, Completion, Request, SamplingParams
 from qwen_batch.write.calls import ModelCall
@@ -70,8 +76,19 @@ def request(*tokens: int, name: str = "0/0/0", priority: int = 0, **sampling: An
     return Request(name, list(tokens), SamplingParams(**sampling), priority)
 
 
-def book(engine: FakeEngine, memory: FakeMemory, window: int = 1) -> CallBook:
-    return CallBook(engine, memory, model_sha256="m", precision="float32", run_id="run", window=window)
+def at_once(work: Callable[[], None]) -> Future[None]:
+    done: Future[None] = Future()
+    done.set_result(work())
+    return done
+
+
+def book(
+    engine: FakeEngine,
+    memory: FakeMemory,
+    window: int = 1,
+    submit: Callable[[Callable[[], None]], Future[None]] = at_once,
+) -> CallBook:
+    return CallBook(engine, memory, model_sha256="m", precision="float32", run_id="run", window=window, submit=submit)
 
 
 def answers(calls: CallBook) -> list[tuple[str, str, str]]:
@@ -112,12 +129,61 @@ def test_what_an_earlier_run_knows_is_not_asked_again() -> None:
     assert engine.order == []
 
 
+def test_what_is_answered_between_preparing_and_asking_is_not_asked_again() -> None:
+    engine = FakeEngine()
+    calls = book(engine, FakeMemory())
+    calls.ask(task("a"), [request(1)])
+    calls.forget_recent()
+    prepared = calls.prepare([request(1, name="7/0/0"), request(2, name="7/0/1")])
+    list(calls.advance())
+    calls.ask_prepared(task("b"), prepared)
+    assert calls.num_open == 1
+    assert answers(calls) == [("b", "7/0/0", "answer to [1]"), ("b", "7/0/1", "answer to [2]")]
+    assert engine.order == [(1,), (2,)]
+
+
 def test_answers_are_kept_before_anybody_is_told() -> None:
     memory = FakeMemory()
     calls = book(FakeEngine(), memory)
     calls.ask(task("a"), [request(1)])
     for _ in calls.advance():
         assert len(memory.known) == 1
+
+
+def test_answers_are_written_while_the_device_goes_on() -> None:
+    engine, memory = FakeEngine(), FakeMemory()
+    with ThreadPoolExecutor(1) as writer:
+        at_medium, may_go_on = Event(), Event()
+
+        def submit(work: Callable[[], None]) -> Future[None]:
+            return writer.submit(lambda: (at_medium.set(), may_go_on.wait(60), work())[-1])
+
+        calls = book(engine, memory, submit=submit)
+        calls.ask(task("a"), [request(1), request(2), request(3)])
+        assert answers(calls) == []
+        assert at_medium.wait(60)
+        told = calls.advance()  # takes the second step, and waits for the answer of the first
+        may_go_on.set()
+        assert next(told).completion.text == "answer to [1]"
+        assert engine.order == [(1,), (2,)]
+        assert len(memory.known) == 1
+        list(told)
+        assert [text for *_, text in answers(calls)] == [
+            "answer to [2]",
+            "answer to [3]",
+        ]  # no step is left to wait for
+
+
+def test_what_cannot_be_written_is_told_to_nobody() -> None:
+    def refuse(work: Callable[[], None]) -> Future[None]:
+        refused: Future[None] = Future()
+        refused.set_exception(OutputError("no space is left"))
+        return refused
+
+    calls = book(FakeEngine(), FakeMemory(), submit=refuse)
+    calls.ask(task("a"), [request(1)])
+    with pytest.raises(OutputError, match="no space is left"):
+        list(calls.advance())
 
 
 def test_merges_overtake_parts_of_other_documents_and_priority_overtakes_all() -> None:
@@ -136,5 +202,5 @@ def test_the_engine_is_given_no_more_than_its_window() -> None:
     engine = FakeEngine()
     calls = book(engine, FakeMemory(), window=3)
     calls.ask(task("a"), [request(n) for n in range(10)])
-    next(calls.advance())
+    list(calls.advance())
     assert len(engine.order) == 3

@@ -15,9 +15,10 @@ SHARED = {"records", "errors", "job"}
 ROOMS = {"read", "clean", "plan", "engine", "model", "answer", "write", "operate", "bench", "kernels"}
 MAY_IMPORT = {  # besides itself and SHARED
     "cli": {"pipeline", "ingest", "views", "job", "read", "clean", "plan", "write", "operate", "model", "bench"},
-    "pipeline": {"feed", "calls", "unattended", *ROOMS} - {"bench", "kernels"},
+    "pipeline": {"feed", "calls", "finish", "unattended", *ROOMS} - {"bench", "kernels"},
     "feed": {"ingest", "read", "plan", "answer"},
     "calls": {"plan", "write"},
+    "finish": {"feed", "answer", "plan", "model"},
     "unattended": {"feed", "answer", "operate", "write"},
     "ingest": {"read", "clean", "readers"},
     "readers": {"read", "clean"},

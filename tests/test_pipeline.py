@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -103,6 +104,9 @@ def test_every_document_becomes_a_row(job: Path, run_cli: RunCli, capfd: pytest.
     assert captured.out == ""
     assert "documents  3: " in captured.err
     assert f"table      {job.parent / 'out/results'}" in captured.err
+    assert re.search(r"device     \d+\.\d% busy while there was work", captured.err)
+    assert run_cli("show", job.parent / "out") == 0
+    assert re.search(r"device     \d+\.\d% busy .* \(last run\)", capfd.readouterr().out)
 
 
 def test_a_second_run_computes_and_changes_nothing(job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
-"""This engine against `transformers.generate`, one request at a time: interleaved rounds in one process.
+"""Engines side by side on the same requests: agreement first, then interleaved rounds, medians, ratios.
 
-Each round times the baseline on an evenly spread sample of the requests (its rate does not depend on how many there
-are), then the engine on all of them. The medians over the rounds are compared. Loading is not part of any time.
+Each engine has a process of its own, so that no one's memory is another's. The processes live through the rounds of
+one workload and wait while another's clock runs; on CUDA, where each would take the whole card, one begins anew for
+every run. The machine's own rates are measured in the same rounds.
 """
 
 from __future__ import annotations
@@ -11,145 +12,161 @@ import datetime
 import os
 import platform
 import statistics
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
-import transformers
+import yaml
 
-from qwen_batch.bench.workload import Workload
-from qwen_batch.engine import Engine, EngineConfig
-from qwen_batch.engine.config import Device, DType
+from qwen_batch.bench.child import EngineFailedError
+from qwen_batch.bench.engines import KINDS, ONE_BY_ONE, OURS, Competitor
+from qwen_batch.bench.floor import count_work
+from qwen_batch.bench.result import Comparison
+from qwen_batch.bench.seat import FIRST_TOKENS, Seat
+from qwen_batch.bench.workload import AnyWorkload, BenchRequest
+from qwen_batch.engine.config import Device, DType, EngineConfig, resolve_device, resolve_dtype
+from qwen_batch.errors import UsageError
+from qwen_batch.model.config import ModelConfig, read_config
 from qwen_batch.model.registry import resolve_model
-from qwen_batch.records import SamplingParams
+from qwen_batch.model.tokenizer import ChatTokenizer
 
-Prompts = Sequence[Sequence[int]]
+AGREEMENT_ROUND = -1  # its texts are no timed round's
+_PYTHON = sys.executable
+_MACHINE = dataclasses.replace(KINDS[OURS], name="machine", adapter="machine.py")
+_REFERENCE = dataclasses.replace(KINDS[ONE_BY_ONE], name="reference")
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """What was measured, where and when. Rates are requests a second, one for each round."""
+class BenchOptions:
+    """How to measure."""
 
-    model: str
-    precision: str
-    device: str
-    machine: str
-    threads: int
-    torch_version: str
-    transformers_version: str
-    date: str
-    workload: Workload
-    baseline_requests: int
-    baseline_rates: tuple[float, ...]
-    engine_rates: tuple[float, ...]
-
-    @property
-    def baseline_rate(self) -> float:
-        return statistics.median(self.baseline_rates)
-
-    @property
-    def engine_rate(self) -> float:
-        return statistics.median(self.engine_rates)
-
-    @property
-    def ratio(self) -> float:
-        """How many times the baseline's rate the engine reaches."""
-        return self.engine_rate / self.baseline_rate
-
-    def to_json(self) -> dict[str, object]:
-        return {**dataclasses.asdict(self), "ratio": self.ratio}
+    model: str = "demo"
+    device: Device = "auto"
+    dtype: DType = "auto"
+    threads: int | None = None  # of every engine; None: torch's own choice
+    rounds: int = 3
+    sampled_requests: int = 2  # for an engine that answers one at a time
+    agreement_requests: int = 16  # whose first tokens are compared with the reference; 0: none
+    seed: int = 0
+    settings: Mapping[str, str] = field(default_factory=dict)  # of our engine: fields of EngineConfig, as YAML
 
 
-def compare(
-    model: str,
-    workload: Workload,
-    *,
-    device: Device,
-    dtype: DType,
-    rounds: int,
-    baseline_requests: int,
-    report: Callable[[str], None],
-) -> Comparison:
-    """Measure. `report` gets a line for each round."""
-    files = resolve_model(model, report=report)
-    engine = Engine.load_folder(files.folder, EngineConfig(device=device, dtype=dtype))
-    baseline = _load_baseline(files.folder, engine.dtype, engine.device)
-    prompts = workload.prompts(engine.tokenizer.vocab_size)
-    step = max(1, len(prompts) // baseline_requests)
-    sample = sorted(prompts, key=len)[step // 2 :: step][:baseline_requests]
-    report(f"{model}: {engine.describe()}")
-    _one_by_one(baseline, sample[:1], 2)  # both are warm before the clock starts
-    _batched(engine, sample[:1], 2)
-    baseline_rates, engine_rates = [], []
-    for number in range(rounds):
-        baseline_rates.append(_rate(len(sample), _one_by_one, baseline, sample, workload.output_tokens))
-        engine_rates.append(_rate(len(prompts), _batched, engine, prompts, workload.output_tokens))
-        report(
-            f"round {number + 1}: transformers one by one {baseline_rates[-1]:.3f} req/s, "
-            f"qwen-batch {engine_rates[-1]:.3f} req/s"
+class Bench:
+    """One model on one machine; `compare` measures a workload. `report` gets a line for each step."""
+
+    def __init__(self, options: BenchOptions, report: Callable[[str], None]) -> None:
+        self._options = options
+        self._report = report
+        self._folder = resolve_model(options.model, report=report).folder
+        self._config: ModelConfig = read_config(self._folder)
+        self._tokenizer = ChatTokenizer.load(self._folder)
+        self._device = resolve_device(options.device)
+        self._dtype = resolve_dtype(options.dtype, self._device)
+        self._threads = options.threads or torch.get_num_threads()
+        self._settings = _parse_settings(options.settings)
+
+    def compare(self, workload: AnyWorkload, competitors: Sequence[Competitor]) -> Comparison:
+        """Measure one workload."""
+        rounds = [workload.requests(self._tokenizer, self._options.seed, n) for n in range(self._options.rounds)]
+        others = workload.requests(self._tokenizer, self._options.seed, AGREEMENT_ROUND)
+        sample = _spread(others, self._options.agreement_requests)
+        with ExitStack() as stack:
+            seats = [self._seat(competitor, rounds[0], stack) for competitor in competitors]
+            machine = self._seat(Competitor(_MACHINE, _PYTHON, "", None), rounds[0], stack)
+            self._report(f"{workload.name}: {len(rounds[0])} requests")
+            for seat in seats:
+                seat.start(others[0])
+            self._agreement(seats, sample)
+            self._rounds([*seats, machine], rounds)
+            rates = [timing.counters for timing in machine.timings]
+            if not rates:
+                raise EngineFailedError(f"the machine's own rates cannot be measured: {machine.error}")
+        return Comparison(
+            workload=workload.name,
+            model=self._options.model,
+            precision=str(self._dtype).removeprefix("torch."),
+            device=self._device.type,
+            machine=f"{_cpu_name()}, {os.cpu_count()} cores",
+            threads=self._threads,
+            torch_version=torch.__version__,
+            date=datetime.date.today().isoformat(),
+            seed=self._options.seed,
+            rounds=self._options.rounds,
+            agreement_requests=len(sample),
+            work=count_work(self._config, rounds[0], self._dtype.itemsize),
+            matmul_flops=statistics.median(rate["matmul_flops"] for rate in rates),
+            copy_bytes=statistics.median(rate["copy_bytes"] for rate in rates),
+            engines=tuple(seat.result() for seat in seats),
         )
-    return Comparison(
-        model=model,
-        precision=engine.precision,
-        device=engine.device.type,
-        machine=f"{_cpu_name()}, {os.cpu_count()} cores",
-        threads=torch.get_num_threads(),
-        torch_version=torch.__version__,
-        transformers_version=transformers.__version__,
-        date=datetime.date.today().isoformat(),
-        workload=workload,
-        baseline_requests=len(sample),
-        baseline_rates=tuple(baseline_rates),
-        engine_rates=tuple(engine_rates),
-    )
+
+    def _agreement(self, seats: Sequence[Seat], sample: Sequence[BenchRequest]) -> None:
+        """Which engines say what transformers in float32 says; before any clock."""
+        if not sample:
+            return
+        with ExitStack() as stack:
+            reference = self._seat(Competitor(_REFERENCE, _PYTHON, "", None), sample, stack, dtype="float32")
+            expected = reference.first_tokens(sample)
+        for seat in seats:
+            found = seat.first_tokens(sample)
+            if found is not None and expected is not None:
+                seat.agree = _share(found, expected)
+                self._report(f"{seat.competitor.name}: first {FIRST_TOKENS} tokens agree: {seat.agree:.0%}")
+
+    def _rounds(self, seats: Sequence[Seat], rounds: Sequence[Sequence[BenchRequest]]) -> None:
+        """Every engine once a round, each round beginning with another one."""
+        for number, requests in enumerate(rounds):
+            few = _spread(requests, self._options.sampled_requests)
+            begin = number % len(seats)
+            for seat in (*seats[begin:], *seats[:begin]):
+                chosen = few if seat.competitor.kind.is_sampled else requests
+                timing = seat.measure(chosen)
+                if timing is not None and seat.competitor.kind is not _MACHINE:
+                    self._report(
+                        f"round {number + 1}: {seat.competitor.name} {len(chosen) / timing.seconds:.3f} req/s "
+                        f"({len(chosen)} requests in {timing.seconds:.1f} s)"
+                    )
+
+    def _seat(
+        self, competitor: Competitor, requests: Sequence[BenchRequest], stack: ExitStack, dtype: str | None = None
+    ) -> Seat:
+        longest = max(len(request.prompt_token_ids) + request.output_tokens for request in requests)
+        options = {
+            "model": competitor.model or str(self._folder),
+            "program": competitor.program,
+            "mode": competitor.kind.mode,
+            "device": self._device.type,
+            "dtype": dtype or str(self._dtype).removeprefix("torch."),
+            "threads": self._threads,
+            "settings": {**self._settings, **_parse_settings(competitor.kind.settings)},
+            "max_model_len": min(longest + 16, self._config.window),
+            "shape": [self._config.hidden_size, 2 * self._config.intermediate_size],
+        }
+        seat = Seat(competitor, options, threads=self._threads, keep=self._device.type == "cpu", report=self._report)
+        stack.callback(seat.close)
+        return seat
 
 
-def format_comparison(result: Comparison) -> str:
-    """The comparison as lines of text."""
-    work = result.workload
-    return "\n".join(
-        (
-            f"{result.date}, {result.machine}, {result.threads} threads, torch {result.torch_version}, "
-            f"transformers {result.transformers_version}",
-            f"{result.model} in {result.precision} on {result.device}: {work.num_requests} requests of "
-            f"{work.min_prompt_tokens}..{work.max_prompt_tokens} tokens, {work.output_tokens} out, seed {work.seed}; "
-            f"median of {len(result.engine_rates)} rounds",
-            f"transformers one by one  {result.baseline_rate:8.3f} req/s  1.00 x  "
-            f"(measured on {result.baseline_requests} of them)",
-            f"qwen-batch               {result.engine_rate:8.3f} req/s  {result.ratio:.2f} x",
-        )
-    )
+def _parse_settings(settings: Mapping[str, str]) -> dict[str, object]:
+    for name in settings:
+        if name not in EngineConfig.__dataclass_fields__:
+            raise UsageError(f"--set {name}: unknown; known: {', '.join(EngineConfig.__dataclass_fields__)}")
+    parsed = {name: yaml.safe_load(value) for name, value in settings.items()}
+    EngineConfig(**parsed)
+    return parsed
 
 
-def _load_baseline(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
-    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    model: Any = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
-    model = model.to(device).eval()
-    model.generation_config.eos_token_id = None  # lengths are forced
-    return model
+def _share(found: Sequence[Sequence[int]], expected: Sequence[Sequence[int]]) -> float:
+    return statistics.mean(one == other for one, other in zip(found, expected, strict=True))
 
 
-def _one_by_one(model: Any, prompts: Prompts, output_tokens: int) -> None:
-    for prompt in prompts:
-        ids = torch.tensor([list(prompt)], device=model.device)
-        with torch.inference_mode():
-            model.generate(
-                ids, attention_mask=torch.ones_like(ids), max_new_tokens=output_tokens, do_sample=False, pad_token_id=0
-            )
-
-
-def _batched(engine: Engine, prompts: Prompts, output_tokens: int) -> None:
-    engine.forget_prefixes()  # a round must not live on the one before
-    engine.generate(prompts, SamplingParams(max_tokens=output_tokens, ignore_eos=True))
-
-
-def _rate(count: int, run: Callable[..., None], *arguments: object) -> float:
-    start = time.perf_counter()
-    run(*arguments)
-    return count / (time.perf_counter() - start)
+def _spread(requests: Sequence[BenchRequest], count: int) -> list[BenchRequest]:
+    """At most `count` of the requests, evenly spread over their lengths."""
+    ordered = sorted(requests, key=lambda request: len(request.prompt_token_ids))
+    count = min(count, len(ordered))
+    return [ordered[(2 * place + 1) * len(ordered) // (2 * count)] for place in range(count)]
 
 
 def _cpu_name() -> str:

@@ -7,6 +7,7 @@ joined, also over columns and pages.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -31,6 +32,7 @@ GAP = 1.3  # of the usual leading: more is a gap between paragraphs
 FAR_INDENT = 4.0  # ems: no first line of a paragraph stands so far in
 CJK_ROOM = 2.2  # ems that a full Chinese line may lack: punctuation may not begin a line
 LISTED = ("letter", "roman", "circled")  # kinds of numbering whose items stand close together
+BESIDE, BESIDE_IN_FULL = 1.5, 3.0  # ems between pieces of one line
 FULL_SLACK = 0.35  # ems that a full line may lack
 
 
@@ -44,7 +46,10 @@ class Piece:
 
 
 def join_entries(pages: Sequence[Sequence[Entry]]) -> list[Piece]:
-    """Pieces in reading order. A paragraph that goes over a page break is two pieces with the right glue between."""
+    """Pieces in reading order. A paragraph that goes over a page break is two pieces with the right glue between.
+
+    Footnotes stand after the paragraph that they follow or, where it goes on over the page's end, before it.
+    """
     entries = [entry for page in pages for entry in page]
     vocabulary = Vocabulary(entry.text for entry in entries if isinstance(entry, Row))
     joiner = _Joiner(vocabulary)
@@ -84,18 +89,24 @@ class _Joiner:
         self._rows: list[Row] = []  # of the open paragraph
         self._parts: list[str] = []  # of the text of its last piece
         self._glue = PARAGRAPH  # before that piece
+        self._is_first = True  # whether that piece begins the paragraph
+        self._notes: list[Row] = []  # footnotes that stand below the open paragraph
 
     def add(self, entry: Entry) -> None:
         if isinstance(entry, Placed):
             self._close()
             self._pieces.append(Piece(entry.page_number, PARAGRAPH, to_markdown(entry.table)))
             return
+        if entry.note:
+            self._notes.append(entry)
+            return
         glue = _break_before(self._rows, entry) if self._rows else self._glue
         if glue is None:
             self._join(entry)
         else:
+            glue = PARAGRAPH if self._notes else glue
             self._close()
-            self._glue = glue
+            self._glue, self._is_first = glue, True
             self._rows, self._parts = [entry], [entry.text]
 
     def finish(self) -> list[Piece]:
@@ -106,17 +117,35 @@ class _Joiner:
         glue, keep = glue_between(self._parts[-1], row.text, self._vocabulary)
         self._parts[-1] = self._parts[-1][:keep]
         if row.page_number != self._rows[-1].page_number:
+            if self._is_first:  # notes stay on their page: before the paragraph that goes on over its end
+                self._emit_notes(self._rows[-1].page_number)
             self._emit()
-            self._glue = glue
+            self._glue, self._is_first = glue, False
         else:
             self._parts.append(glue)
         self._parts.append(row.text)
-        self._rows.append(row)
+        last = self._rows[-1]
+        if _is_level(last, row):  # pieces of one line: it begins where the first of them does
+            self._rows[-1] = dataclasses.replace(row, x0=last.x0, indented=last.indented)
+        else:
+            self._rows.append(row)
 
     def _close(self) -> None:
         if self._parts:
             self._emit()
+        self._emit_notes(self._rows[-1].page_number if self._rows else 0)
         self._rows = []
+
+    def _emit_notes(self, page_number: int) -> None:
+        """Paragraphs of their own; on a page that is already over they would stand in the wrong place."""
+        if not self._notes:
+            return
+        notes, self._notes = self._notes, []
+        joiner = _Joiner(self._vocabulary)
+        for row in notes:
+            joiner.add(dataclasses.replace(row, note="", apart=row.note == "starts"))
+        for piece in joiner.finish():
+            self._pieces.append(dataclasses.replace(piece, page_number=max(page_number, piece.page_number)))
 
     def _emit(self) -> None:
         text = "".join(self._parts)
@@ -131,6 +160,8 @@ def _break_before(paragraph: Sequence[Row], row: Row) -> str | None:
     last = paragraph[-1]
     if not (last.flows and row.flows):
         return LINE if last.page_number == row.page_number and not row.apart else PARAGRAPH
+    if row.apart:
+        return LINE
     if not same_size(last, row):
         return PARAGRAPH
     distance = row.bottom - last.bottom
@@ -152,9 +183,14 @@ def _same_list(first: Row, row: Row) -> bool:
     return level and (kind == clause_kind(first.text) in LISTED or (bullet(row.text) and bullet(first.text)))
 
 
+def _is_level(last: Row, row: Row) -> bool:
+    return row.page_number == last.page_number and abs(row.bottom - last.bottom) < 0.4 * row.size
+
+
 def _within_row(last: Row, row: Row) -> str | None:
-    """Two pieces printed side by side."""
-    return None if 0 <= row.x0 - last.x1 < 1.5 * row.size else LINE
+    """Two pieces printed side by side; in a justified line, which a footnote mark may have cut, they are far apart."""
+    is_full = row.room < FULL_SLACK * row.size and not has_columns(row.text)
+    return None if 0 <= row.x0 - last.x1 < (BESIDE_IN_FULL if is_full else BESIDE) * row.size else LINE
 
 
 def _break_at_marks(paragraph: Sequence[Row], row: Row) -> str | None:

@@ -69,6 +69,15 @@ def has_columns(text: str) -> bool:
     return COLUMN_GAP in _MARK_WITH_GAP.sub("", text.strip(), count=1)
 
 
+def is_stretched(text: str) -> bool:
+    """Whether wide gaps stand between single words, hardly any of them a number: so justified lines look."""
+    if COLUMN_GAP not in text:
+        return False
+    words = text.split()
+    gaps = len([piece for piece in text.split(COLUMN_GAP) if piece]) - 1
+    return 2 * gaps >= len(words) - 1 and not any(_NUMERIC.fullmatch(word) for word in words)
+
+
 def is_tabular(text: str) -> bool:
     """A row of columns: wide gaps, leaders to a page number, or mostly numbers."""
     if has_columns(text) or _LEADERS.search(text[-60:]):

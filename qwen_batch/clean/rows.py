@@ -10,9 +10,10 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from qwen_batch.clean.edges import in_table
-from qwen_batch.clean.markers import bullet, clause_kind, display_width, is_rtl
+from qwen_batch.clean.markers import bullet, clause_kind, display_width, has_columns, is_rtl, is_stretched
 from qwen_batch.records import Line, Page, Table
 
 TEXT_SIZE = 2.0  # columns in an em, for lines without geometry
@@ -29,6 +30,7 @@ INDENT = 0.9  # ems
 NARROW = 0.4  # of the page: a lone line shorter than this is measured by the margin to its right
 BESIDE = 0.7  # ems, across and down: pieces closer than this stand side by side
 WORD_SPACE = 0.18  # ems: a gap narrower than this is no space
+FULL_ROOM = 0.35  # ems that a justified line may lack
 SIDE_STEP = 4.0  # ems between left edges beyond which a run of lines ends
 
 
@@ -47,6 +49,8 @@ class Row:
     indented: bool = False  # further in than the line after it, as the first line of a paragraph is
     flows: bool = True  # False: vertical or without place; stays alone
     apart: bool = False  # a whole paragraph, with space before it
+    printed: bool = False  # its place is that on a page; False: counted in columns
+    note: Literal["", "starts", "goes on"] = ""  # part of a footnote
 
     @property
     def room(self) -> float:
@@ -115,7 +119,7 @@ def _iter_printed(page: Page) -> Iterator[Entry]:
                 waiting.remove(table)
                 yield Placed(table, page.page_number)
         elif line.text.strip():
-            yield _printed_row(line, page.page_number, width)
+            yield _printed_row(line if not page.written_down else _turned(line, width), page.page_number, width)
     for table in waiting:
         yield Placed(table, page.page_number)
 
@@ -151,6 +155,14 @@ def _merged(row: Row, after: Row) -> Row:
     return dataclasses.replace(base, text=text, x0=row.x0, x1=max(row.x1, after.x1))
 
 
+def _turned(line: Line, width: float) -> Line:
+    """A line that runs down the page, as if it ran across."""
+    if line.bbox is None:
+        return line
+    x0, top, x1, bottom = line.bbox
+    return dataclasses.replace(line, bbox=(top, width - x1, bottom, width - x0))
+
+
 def _printed_row(line: Line, page_number: int, width: float) -> Row:
     if line.bbox is None:
         return Row(line.text.strip(), page_number, 0.0, 0.0, 0.0, 1.0, flows=False)
@@ -159,7 +171,7 @@ def _printed_row(line: Line, page_number: int, width: float) -> Row:
     vertical = bottom - top > 2 * (x1 - x0) and len(line.text) > 3
     if is_rtl(line.text):
         x0, x1 = width - x1, width - x0
-    return Row(line.text.strip(), page_number, x0, x1, bottom, size, flows=not vertical)
+    return Row(line.text.strip(), page_number, x0, x1, bottom, size, flows=not vertical, printed=True)
 
 
 def _iter_typed(page: Page) -> Iterator[Row]:
@@ -176,10 +188,27 @@ def _measure(rows: Sequence[Row], everywhere: Ends, printed: bool) -> list[Row]:
     rows = [dataclasses.replace(row, leading=leadings.get(round(row.size * 2), 1.2 * row.size)) for row in rows]
     rights = _printed_rights(rows, everywhere) if printed else _typed_rights(rows)
     indented = [_is_indented(row, after) for row, after in itertools.pairwise(rows)]
-    return [
+    done = [
         dataclasses.replace(row, right=right, indented=is_indented)
         for row, right, is_indented in zip(rows, rights, [*indented, False][: len(rows)], strict=True)
     ]
+    for index, row in enumerate(done):
+        around = done[index - 1] if index else None, done[index + 1] if index + 1 < len(done) else None
+        done[index] = _unstretched(row, *around)
+    return done
+
+
+def _unstretched(row: Row, before: Row | None, after: Row | None) -> Row:
+    """A line of few words in a narrow justified column has gaps as wide as those between the columns of a table."""
+    if not is_stretched(row.text) or not _is_full(row):
+        return row
+    follows = before is not None and _is_full(before) and not has_columns(before.text) and _in_one_run(before, row)
+    goes_on = after is not None and _in_one_run(row, after) and abs(after.x0 - row.x0) < INDENT * row.size
+    return dataclasses.replace(row, text=" ".join(row.text.split())) if follows or goes_on else row
+
+
+def _is_full(row: Row) -> bool:
+    return row.room <= FULL_ROOM * row.size
 
 
 def _is_indented(row: Row, after: Row) -> bool:

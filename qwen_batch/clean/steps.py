@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from qwen_batch.clean.cells import join_cells
+from qwen_batch.clean.footnotes import mark_footnotes
 from qwen_batch.clean.headers import remove_headers
 from qwen_batch.clean.join import Piece, join_entries, keep_entries
 from qwen_batch.clean.line_numbers import remove_line_numbers
 from qwen_batch.clean.page_numbers import remove_page_numbers
 from qwen_batch.clean.rows import document_entries
+from qwen_batch.clean.stamps import remove_stamps
 from qwen_batch.clean.tables import join_tables
 from qwen_batch.clean.unicode import normalise_pages
+from qwen_batch.clean.watermarks import REASON as WATERMARK
+from qwen_batch.clean.watermarks import remove_watermarks
 from qwen_batch.records import CleanDocument, CleanPage, CleanSteps, Document, Page, Removal
 
 Step = Callable[[Sequence[Page]], tuple[tuple[Page, ...], tuple[Removal, ...]]]
 MIN_LETTERS_KEPT = 0.1  # of the text; a step that would leave less mistakes the text itself for running heads
+MAX_NAMED = 200  # characters of watermarks that a warning names
 NEEDS_OCR = "needs_ocr"
 OCR = "ocr"  # some of the text was recognised, not read
 
@@ -34,6 +39,8 @@ def clean_document(document: Document, settings: CleanSteps) -> CleanDocument:
         pages = kept
         removed.extend(taken)
     entries = document_entries(pages)
+    if settings.footnotes:
+        entries = mark_footnotes(entries)
     pieces = join_entries(entries) if settings.join_lines else keep_entries(entries)
     text, clean_pages, starts = _assemble(pages, pieces)
     return CleanDocument(
@@ -48,9 +55,15 @@ def clean_document(document: Document, settings: CleanSteps) -> CleanDocument:
         metadata=document.metadata,
         priority=document.priority,
         removed=tuple(removed),
-        warnings=tuple(warnings),
+        warnings=(*warnings, *_of_watermarks(removed)),
         flags=_flags(pages),
     )
+
+
+def _of_watermarks(removed: Sequence[Removal]) -> tuple[str, ...]:
+    """Whether a document is a draft matters to who reads an answer about it."""
+    texts = dict.fromkeys(removal.text for removal in removed if removal.reason == WATERMARK)
+    return (f"printed over the text: {', '.join(texts)[:MAX_NAMED]}",) if texts else ()
 
 
 def _flags(pages: Sequence[Page]) -> tuple[str, ...]:
@@ -62,7 +75,9 @@ def _steps(settings: CleanSteps) -> tuple[Step, ...]:
     """The steps that the job wants, in their order: what follows compares normal forms."""
     wanted: tuple[tuple[bool, Step], ...] = (
         (settings.unicode, normalise_pages),
-        (settings.page_numbers, remove_line_numbers),
+        (settings.watermarks, remove_watermarks),
+        (settings.line_numbers, remove_line_numbers),
+        (settings.stamps, remove_stamps),
         (settings.headers_footers, remove_headers),
         (settings.page_numbers, remove_page_numbers),
         (settings.join_lines, join_cells),

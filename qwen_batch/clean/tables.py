@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from itertools import takewhile
 
 from qwen_batch.clean.edges import in_table
 from qwen_batch.records import Page, Removal, Table
 
+MAX_HEAD = 6  # rows
 REASON = "repeated_table_head"
 SIDE_SHARE = 0.05  # of the page's width: how far the sides of both parts may differ
 
@@ -26,11 +28,9 @@ def join_tables(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Removal,
         if first is None or upper is None or not _go_together(upper, first, page):
             done.append(page)
         else:
-            rows = first.rows
-            if upper.rows[0] == rows[0]:
-                removed.append(Removal(page.page_number, " | ".join(rows[0]), REASON))
-                rows = rows[1:]
-            done[owner] = _replaced(done[owner], upper, dataclasses.replace(upper, rows=upper.rows + rows))
+            repeated = _num_repeated(upper, first)
+            removed += (Removal(page.page_number, " | ".join(row), REASON) for row in first.rows[:repeated])
+            done[owner] = _replaced(done[owner], upper, _appended(upper, first, repeated))
             done.append(_without(page, first))
             if not any(line.text.strip() for line in done[-1].lines):
                 continue  # the whole page was a part of the table: it may go on
@@ -52,6 +52,22 @@ def _go_together(upper: Table, lower: Table, page: Page) -> bool:
         return False
     allowed = SIDE_SHARE * (page.width or 600.0)
     return all(abs(upper.bbox[side] - lower.bbox[side]) <= allowed for side in (0, 2))
+
+
+def _num_repeated(upper: Table, lower: Table) -> int:
+    """Rows of the head that the lower part says again."""
+    heads = zip(upper.rows[:MAX_HEAD], lower.rows, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], heads))
+
+
+def _appended(upper: Table, lower: Table, repeated: int) -> Table:
+    """The rows of both; merged cells of the lower part keep their place in it."""
+    moved = (
+        dataclasses.replace(span, row=span.row - repeated + len(upper.rows))
+        for span in lower.spans
+        if span.row >= repeated
+    )
+    return dataclasses.replace(upper, rows=upper.rows + lower.rows[repeated:], spans=(*upper.spans, *moved))
 
 
 def _replaced(page: Page, old: Table, new: Table) -> Page:

@@ -14,7 +14,7 @@ import torch
 
 from qwen_batch.errors import ModelError, UsageError
 from qwen_batch.model.config import ModelConfig
-from qwen_batch.model.native import NativeLibrary, can_run, load_native
+from qwen_batch.model.native_library import NativeLibrary, can_run, load_native
 
 Device = Literal["auto", "cpu", "cuda"]
 DType = Literal["auto", "float32", "bfloat16", "float16"]
@@ -41,6 +41,7 @@ class EngineConfig:
     share_prefixes: bool = True
     overlap: bool | Literal["auto"] = "auto"  # prepare a step while the device computes the one before; auto: on CUDA
     cuda_graphs: bool = True  # with the triton backend on CUDA
+    deterministic: bool = False  # the same bytes whatever the batch
     output_reserve: float = 1.0  # share of max_tokens for which admission keeps blocks; below 1 may preempt
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ sequence has ended. What was computed for it meanwhile is thrown away.
 from __future__ import annotations
 
 import operator
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -60,6 +61,7 @@ class EngineStats:
     num_computed_tokens: int  # through the model, prompts and outputs
     num_cached_tokens: int  # prompt tokens that did not have to be computed
     num_discarded_tokens: int = 0  # computed besides, for sequences that had ended one step before
+    device_seconds: float = 0.0  # in steps of the model, up to the tokens that came out
 
 
 class Engine:
@@ -101,6 +103,7 @@ class Engine:
         self._refused: list[Completion] = []
         self._active_ids: set[str] = set()
         self._num_steps = self._num_computed_tokens = self._num_cached_tokens = self._num_discarded_tokens = 0
+        self._device_seconds = self._last_landed = 0.0
 
     @classmethod
     def load(cls, model: str = "demo", *, revision: str | None = None, **options: Any) -> Engine:
@@ -123,7 +126,9 @@ class Engine:
         device = resolve_device(config.device)
         dtype = resolve_dtype(config.dtype, device)
         native, backend = resolve_backend(config.backend, read_config(folder), dtype, device, config.block_size)
-        decoder = Decoder.load(folder, dtype, device, native, use_triton=backend == "triton")
+        decoder = Decoder.load(
+            folder, dtype, device, native, use_triton=backend == "triton", deterministic=config.deterministic
+        )
         return cls(decoder, ChatTokenizer.load(folder), config, backend)
 
     @property
@@ -135,9 +140,10 @@ class Engine:
         """One line on what runs: device, backend, precision, memory."""
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
         extras = ", CUDA graphs" * self.has_graphs + ", overlapping steps" * self._overlaps
+        exact = ", deterministic" if self.config.deterministic else ""
         size, count = self.config.block_size, self._blocks.num_blocks
         return (
-            f"device {self.device.type}{threads}, backend {self.backend}{extras}, {self.precision}, "
+            f"device {self.device.type}{threads}, backend {self.backend}{extras}, {self.precision}{exact}, "
             f"window {self.max_model_len:,} tokens, KV memory {count:,} blocks of {size} tokens"
         )
 
@@ -162,6 +168,7 @@ class Engine:
             num_computed_tokens=self._num_computed_tokens,
             num_cached_tokens=self._num_cached_tokens,
             num_discarded_tokens=self._num_discarded_tokens,
+            device_seconds=self._device_seconds,
         )
 
     def generate(
@@ -245,7 +252,9 @@ class Engine:
         flight, self._flight = self._flight, None
         if flight is None:
             return []
-        tokens = iter(flight.read())
+        tokens, now = iter(flight.read()), time.monotonic()
+        self._device_seconds += now - max(flight.started, self._last_landed)  # not before the step before was done
+        self._last_landed = now
         landed = [self._arrive(piece, next(tokens) if piece.reaches_end else None) for piece in flight.pieces]
         return [completion for completion in landed if completion is not None]
 

@@ -6,6 +6,7 @@ not read yet are taken from where they stand; `Flight.read` fetches them later, 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence as Pieces
 from dataclasses import dataclass
 from itertools import accumulate
@@ -48,6 +49,7 @@ class Flight:
     unread: Unread
     landing: Tensor  # int64 [num_rows] on the host
     landed: torch.cuda.Event | None  # None: they are there
+    started: float  # of time.monotonic
 
     def read(self) -> list[int | None]:
         """The tokens (None: the logits had a NaN). Waits until the step is done."""
@@ -68,6 +70,7 @@ class Runner:
 
     def launch(self, pieces: Pieces[Piece], before: Flight | None = None) -> Flight:
         """Hand a step to the device. `before` is the step before, if it has not been read."""
+        started = time.monotonic()
         self._staging.begin_step()
         unread = before.unread if before is not None else None
         ends = [piece.sequence for piece in pieces if piece.reaches_end]
@@ -78,7 +81,7 @@ class Runner:
         tokens = self._sample(logits, ends, unread)
         landing, landed = self._landings.send(tokens)
         rows = {sequence: row for row, sequence in enumerate(ends)}
-        return Flight(tuple(map(Launched.of, pieces)), Unread(tokens, rows), landing, landed)
+        return Flight(tuple(map(Launched.of, pieces)), Unread(tokens, rows), landing, landed, started)
 
     def give_memory_back(self) -> None:
         """What is kept from step to step; the next ones, which are smaller, take what they need."""

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from qwen_batch.errors import ModelError
 from qwen_batch.model.attention import StepInput
 from qwen_batch.model.backend import StepBackend, TorchBackend
 from qwen_batch.model.config import ModelConfig, read_config
 from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.linear import apply_linear
-from qwen_batch.model.native import NativeBackend, NativeLibrary
+from qwen_batch.model.native import NativeBackend
+from qwen_batch.model.native_layers import NativeLayers
+from qwen_batch.model.native_library import NativeLibrary
 from qwen_batch.model.rope import Rope
 from qwen_batch.model.staging import Staging
 from qwen_batch.model.weights import Weights, load_weights
@@ -28,10 +31,17 @@ if TYPE_CHECKING:
 
 
 class Decoder:
-    """A decoder with its weights on one device. `native` is what computes between the matrix products on a CPU."""
+    """A decoder with its weights on one device. `native` is what computes on a CPU. `deterministic`: the logits of a
+    sequence are the same to the bit in any batch and any chunking; raises ModelError where that is not there."""
 
     def __init__(
-        self, config: ModelConfig, weights: Weights, native: NativeLibrary | None = None, *, use_triton: bool = False
+        self,
+        config: ModelConfig,
+        weights: Weights,
+        native: NativeLibrary | None = None,
+        *,
+        use_triton: bool = False,
+        deterministic: bool = False,
     ) -> None:
         self.config = config
         self.weights = weights
@@ -40,6 +50,14 @@ class Decoder:
         self.staging = Staging(weights.device)  # how a step's numbers come to the device
         self.workspace = Workspace(weights.device)  # what a step computes on the way
         self._rope = Rope(config.rope, weights.device, weights.dtype)
+        self._layers: NativeLayers | None = None
+        if native is not None and NativeLayers.can_run(native, config, weights):
+            self._layers = NativeLayers(native, config, weights, self._rope, exact=deterministic)
+        elif deterministic:
+            raise ModelError(
+                "engine.deterministic: products and attention that do not depend on the batch are there for a CPU with "
+                "AVX-512 alone (for bfloat16, AVX-512 BF16); use backend native on such a machine, or leave it out"
+            )
 
     @classmethod
     def load(
@@ -50,14 +68,18 @@ class Decoder:
         native: NativeLibrary | None = None,
         *,
         use_triton: bool = False,
+        deterministic: bool = False,
     ) -> Decoder:
         """From a folder in Hugging Face form. Raises ModelError."""
         config = read_config(folder)
-        return cls(config, load_weights(folder, config, dtype, device), native, use_triton=use_triton)
+        weights = load_weights(folder, config, dtype, device, native)
+        return cls(config, weights, native, use_triton=use_triton, deterministic=deterministic)
 
     @torch.inference_mode()
     def forward(self, step: StepInput, cache: KVCache) -> Tensor:
         """One step: stores the new keys and values and returns logits [num_rows, vocab] in the model's dtype."""
+        if self._layers is not None:
+            return self.weights.head(self._layers.run(step, cache))
         return self.compute(step.token_ids, step.logit_indices, self._backend(step, cache), self.workspace)
 
     @torch.inference_mode()

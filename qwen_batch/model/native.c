@@ -5,31 +5,7 @@
  * OpenMP's symbols come from the runtime that torch has loaded, so that both share one pool of threads.
  */
 
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-
-#if defined(USE_BFLOAT16)
-typedef uint16_t T;
-static inline float load(T value) {
-    uint32_t bits = (uint32_t)value << 16;
-    float result;
-    memcpy(&result, &bits, 4);
-    return result;
-}
-static inline T store(float value) { /* to nearest, ties to even; a NaN stays one */
-    uint32_t bits;
-    memcpy(&bits, &value, 4);
-    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    return (T)((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16) | 0x40 : rounded);
-}
-#else
-typedef float T;
-static inline float load(T value) { return value; }
-static inline T store(float value) { return value; }
-#endif
-
-#define INLINE static inline __attribute__((always_inline))
+#include "native_parts.h"
 
 /* exp(x) for x <= 0: 2^n * p(r), r in [-ln2/2, ln2/2], relative error below 2e-7. Vector code, unlike libm's. */
 INLINE float exp_negative(float x) {
@@ -74,15 +50,49 @@ void silu_mul(const T *gate_up, T *out, int64_t rows, int64_t size) {
     for (int64_t row = 0; row < rows; row++) {
         const T *gate = gate_up + row * 2 * size, *up = gate + size;
         T *y = out + row * size;
+#if defined(HAVE_VECTORS)
+        for (int64_t i = 0; i < size; i += 16) { /* 1 / (1 + e^-g), e^-g held below what overflows */
+            __mmask16 mask = lanes_left(size - i);
+            __m512 one = _mm512_set1_ps(1.0f), g = load_lanes(gate + i, mask);
+            __m512 power = _mm512_min_ps(_mm512_set1_ps(126.0f), g * _mm512_set1_ps(-1.44269504f));
+            store_lanes(y + i, mask, g / (one + exp2_lanes(power)) * load_lanes(up + i, mask));
+        }
+#else
 #pragma omp simd
         for (int64_t i = 0; i < size; i++) {
             float g = load(gate[i]), e = exp_negative(-fabsf(g));
             float sigmoid = (g >= 0 ? 1.0f : e) / (1.0f + e);
             y[i] = store(g * sigmoid * load(up[i]));
         }
+#endif
     }
 }
 
+#if defined(HAVE_VECTORS)
+INLINE void norm_and_rotate(const T *x, const T *norm, float eps, const float *cos, const float *sin, T *y, int dim) {
+    const int half = dim / 2;
+    __m512 scale = _mm512_set1_ps(1.0f);
+    if (norm) {
+        __m512 sum = _mm512_setzero_ps();
+        for (int i = 0; i < dim; i += 16) {
+            __m512 a = load_lanes(x + i, lanes_left(dim - i));
+            sum = _mm512_fmadd_ps(a, a, sum);
+        }
+        scale = _mm512_set1_ps(1.0f / sqrtf(_mm512_reduce_add_ps(sum) / dim + eps));
+    }
+    for (int i = 0; i < half; i += 16) {
+        __mmask16 mask = lanes_left(half - i);
+        __m512 a = load_lanes(x + i, mask), b = load_lanes(x + half + i, mask);
+        __m512 c = _mm512_maskz_loadu_ps(mask, cos + i), s = _mm512_maskz_loadu_ps(mask, sin + i);
+        if (norm) {
+            a *= scale * load_lanes(norm + i, mask);
+            b *= scale * load_lanes(norm + half + i, mask);
+        }
+        store_lanes(y + i, mask, a * c - b * s);
+        store_lanes(y + half + i, mask, b * c + a * s);
+    }
+}
+#else
 INLINE void norm_and_rotate(const T *x, const T *norm, float eps, const float *cos, const float *sin, T *y, int dim) {
     float values[512], scale = 1.0f;
     for (int i = 0; i < dim; i++) values[i] = load(x[i]);
@@ -101,6 +111,7 @@ INLINE void norm_and_rotate(const T *x, const T *norm, float eps, const float *c
         y[i + half] = store(values[i + half] * cos[i] + values[i] * sin[i]);
     }
 }
+#endif
 
 /* Of qkv [tokens, (heads + 2 * kv_heads) * dim]: queries and keys are normalised (where there are weights) and rotated
  * in place; keys and values are also written to their slots of the caches [slots, kv_heads, dim]. cos, sin are

@@ -18,6 +18,7 @@ from torch import Tensor
 from qwen_batch.errors import ModelError
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.linear import Linear, make_linear
+from qwen_batch.model.native_library import NativeLibrary
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ class _Loader:
     checkpoint: Checkpoint
     dtype: torch.dtype
     device: torch.device
+    native: NativeLibrary | None
 
     def read(self, names: Sequence[str], sizes: Sequence[int], *inner: int) -> Tensor:
         """Tensors [size, *inner] of these names, below one another in one new tensor."""
@@ -141,7 +143,7 @@ class _Loader:
         def linear(names: Sequence[str], sizes: Sequence[int], width: int, has_bias: bool) -> Linear:
             weight = self.read([f"{name}.weight" for name in names], sizes, width)
             bias = self.read([f"{name}.bias" for name in names], sizes) if has_bias else None
-            return make_linear(weight, bias)
+            return make_linear(weight, bias, self.native)
 
         return LayerWeights(
             input_norm=self.read([at + "input_layernorm.weight"], [hidden]),
@@ -155,9 +157,11 @@ class _Loader:
         )
 
 
-def load_weights(folder: Path, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> Weights:
+def load_weights(
+    folder: Path, config: ModelConfig, dtype: torch.dtype, device: torch.device, native: NativeLibrary | None = None
+) -> Weights:
     """Read all weights. Peak memory is the model plus its largest tensor. Raises ModelError."""
-    return read_weights(_Loader(Checkpoint.open(folder), dtype, device), config)
+    return read_weights(_Loader(Checkpoint.open(folder), dtype, device, native), config)
 
 
 def read_weights(loader: _Loader, config: ModelConfig) -> Weights:
@@ -169,4 +173,4 @@ def read_weights(loader: _Loader, config: ModelConfig) -> Weights:
     if not config.tie_word_embeddings:
         head = loader.read(["lm_head.weight"], [config.vocab_size], config.hidden_size)
     loader.checkpoint.check_all_used()
-    return Weights(embedding, layers, norm, make_linear(head))
+    return Weights(embedding, layers, norm, make_linear(head, native=loader.native))

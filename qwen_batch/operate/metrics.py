@@ -11,13 +11,14 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 from qwen_batch.errors import RunError, UsageError
 from qwen_batch.operate.progress import ProgressState
+from qwen_batch.operate.stages import STAGES, StageTimes
 
 logger = logging.getLogger(__name__)
 
@@ -30,17 +31,14 @@ _LAST_SUCCESS = re.compile(r'^qwen_batch_last_success_timestamp_seconds\{batch_j
 class Metrics(Protocol):
     """What a run tells while it goes on."""
 
-    def add_stage(self, stage: str, seconds: float) -> None:
-        """So many seconds of the main thread went into a stage: feed (waiting for documents), compute or write."""
-
     def add_row(self, status: str, seconds: float, tokens: tuple[int, int, int]) -> None:
         """A document has its row, after so long; tokens are prompt, completion, cached."""
 
     def add_unchanged(self, status: str) -> None:
         """A document has its row from an earlier run."""
 
-    def update(self, state: ProgressState, device_seconds: float) -> None:
-        """Where the run stands; device_seconds: since the model was loaded, 0 before."""
+    def update(self, state: ProgressState, times: StageTimes) -> None:
+        """Where the run stands, and where its main thread's time went so far."""
 
     def finish(self, exit_code: int) -> None:
         """The run ends with this exit code."""
@@ -49,16 +47,13 @@ class Metrics(Protocol):
 class NoMetrics:
     """When nobody asked."""
 
-    def add_stage(self, stage: str, seconds: float) -> None:
-        pass
-
     def add_row(self, status: str, seconds: float, tokens: tuple[int, int, int]) -> None:
         pass
 
     def add_unchanged(self, status: str) -> None:
         pass
 
-    def update(self, state: ProgressState, device_seconds: float) -> None:
+    def update(self, state: ProgressState, times: StageTimes) -> None:
         pass
 
     def finish(self, exit_code: int) -> None:
@@ -81,7 +76,7 @@ class RunMetrics:
         self._clock = clock
         self._started = clock()
         self._next_write = clock()
-        self._compute_seconds = 0.0
+        self._counted: Mapping[str, float] = dict.fromkeys(STAGES, 0.0)  # of `_stages`
         self._warned = False
 
         registry = self.registry
@@ -95,14 +90,14 @@ class RunMetrics:
         self._documents = counter("documents", "Documents by the status of their row.", "status")
         self._unchanged = counter("unchanged_documents", "Documents that an earlier run had finished.").labels(job)
         self._tokens = counter("tokens", "Tokens: prompt, completion, cached (prompt tokens not computed).", "kind")
-        self._stages = counter("stage_seconds", "Time of the main thread; feed is waiting for documents.", "stage")
+        self._stages = counter("stage_seconds", "Time of the main thread; see operate/stages.py.", "stage")
         text = "From the plan of a document to its row."
         self._document_seconds = Histogram(
             "qwen_batch_document_seconds", text, ["batch_job"], buckets=DOCUMENT_SECONDS, registry=registry
         ).labels(job)
         text = "Documents under way, requests running and waiting."
         self._queue = Gauge("qwen_batch_queue_length", text, ["batch_job", "queue"], registry=registry)
-        self._busy = gauge("device_busy_ratio", "Share of the time since the model was loaded that went into steps.")
+        self._busy = gauge("device_busy_ratio", "Share of the time with work in which the device computed.")
         self._kv_use = gauge("kv_used_ratio", "Share of KV memory that is in use, kept prefixes included.")
         self._disk_free = gauge("disk_free_bytes", "Free space where the output is.")
         self._active = gauge("run_active", "1 while a run works; stays 1 when it was killed.")
@@ -118,10 +113,6 @@ class RunMetrics:
         for kind in ("prompt", "completion", "cached"):
             self._tokens.labels(job, kind)
 
-    def add_stage(self, stage: str, seconds: float) -> None:
-        self._stages.labels(self._job, stage).inc(seconds)
-        self._compute_seconds += seconds if stage == "compute" else 0.0
-
     def add_row(self, status: str, seconds: float, tokens: tuple[int, int, int]) -> None:
         self._documents.labels(self._job, status).inc()
         self._document_seconds.observe(max(0.0, seconds))  # the wall clock may have been set back
@@ -132,12 +123,15 @@ class RunMetrics:
         self._documents.labels(self._job, status).inc()
         self._unchanged.inc()
 
-    def update(self, state: ProgressState, device_seconds: float) -> None:
+    def update(self, state: ProgressState, times: StageTimes) -> None:
+        for stage, seconds in times.seconds.items():  # what was moved between stages must not count down
+            self._stages.labels(self._job, stage).inc(max(0.0, seconds - self._counted[stage]))
+        self._counted = times.seconds
         self._queue.labels(self._job, "documents").set(state.documents_known - state.documents_done)
         self._queue.labels(self._job, "requests_running").set(state.requests_running)
         self._queue.labels(self._job, "requests_waiting").set(state.requests_waiting)
-        if device_seconds > 0:
-            self._busy.set(min(1.0, self._compute_seconds / device_seconds))
+        if times.busy_share is not None:
+            self._busy.set(times.busy_share)
         if state.kv_use is not None:
             self._kv_use.set(state.kv_use)
         if self._clock() >= self._next_write:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from qwen_batch.operate.stages import format_busy
+
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
@@ -21,6 +23,7 @@ class RunSummary:
     wall_seconds: float
     table: str  # the folder that table readers open, or where else the rows went
     error_types: Mapping[str, int] = field(default_factory=dict)  # of failed documents
+    stage_seconds: Mapping[str, float] = field(default_factory=dict)  # of the main thread; see operate/stages.py
 
     @property
     def num_documents(self) -> int:
@@ -40,6 +43,8 @@ def format_summary(summary: RunSummary) -> str:
         lines.append("errors     " + ", ".join(f"{kind} {count:,}" for kind, count in ranked))
     lines.append(_tokens(summary))
     lines.append(f"time       {format_seconds(summary.wall_seconds)}")
+    if busy := format_busy(summary.stage_seconds):
+        lines.append(f"device     {busy}")
     lines.append(f"table      {summary.table}")
     if summary.exit_code == 3:
         lines.append("exit       3: look at the rows whose status is failed or flagged")

@@ -7,14 +7,16 @@ numbers, captions), and here nothing may be lost that is not reported.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.items import Content
+from qwen_batch.read.table_heads import count_header_rows
 from qwen_batch.read.text import decode, read_bytes
-from qwen_batch.records import Line, Page, Table
+from qwen_batch.records import Line, Page, Span, Table
 
 MAX_DEPTH = 200  # deeper elements are read without their structure
 MAX_SPAN = 100
@@ -106,8 +108,8 @@ class _Walker:
             self.flush(aside)
         if tag == "pre":
             self._add_verbatim(element, inner)
-        elif tag == "table" and inner is None and (rows := _rows_of(element)):
-            self._add_table(element, rows)
+        elif tag == "table" and inner is None and (table := _table_of(element)):
+            self._add_table(element, table)
         else:
             self._walk_inside(element, tag, inner, depth)
         if block:
@@ -126,12 +128,12 @@ class _Walker:
     def _add_verbatim(self, element: Any, aside: str | None) -> None:
         self.lines.extend(Line(line.rstrip(), aside=aside) for line in "".join(element.itertext()).split("\n"))
 
-    def _add_table(self, element: Any, rows: tuple[tuple[str, ...], ...]) -> None:
+    def _add_table(self, element: Any, table: Table) -> None:
         for caption in element.iterchildren("caption"):
             self._parts.append(" ".join(caption.itertext()))
             self.flush(None)
         self.lines.append(Line("", table=len(self.tables)))
-        self.tables.append(Table(rows))
+        self.tables.append(table)
 
 
 def _aside_of(element: Any, tag: str) -> str | None:
@@ -150,18 +152,23 @@ def _item_mark(element: Any) -> str:
     return f"{(int(start) if start.isdecimal() and len(start) < 9 else 1) + number}. "
 
 
-def _rows_of(element: Any) -> tuple[tuple[str, ...], ...] | None:
+def _table_of(element: Any) -> Table | None:
     """The cells of a table of data; None for one that only places things, or that has hidden parts."""
     if any(True for _ in element.iterdescendants("table")):
         return None
     trs = [tr for tr in element.iterdescendants("tr") if _aside_of(tr, "tr") is None]
     if len(trs) < 2 or len(trs) != sum(1 for _ in element.iterdescendants("tr")):
         return None
-    rows = _spanned([list(_iter_cells(tr)) for tr in trs])
-    if rows is None or len(rows[0]) < 2:
+    table = spanned_table([list(_iter_cells(tr)) for tr in trs], sum(1 for _ in takewhile(_is_head, trs)))
+    if table is None or len(table.rows[0]) < 2:
         return None
-    inside = sum(len("".join(cell.split())) for row in rows for cell in row)
-    return rows if inside == _num_letters(element) else None  # else words stand outside of the cells
+    inside = sum(len("".join(cell.split())) for row in table.rows for cell in row)
+    return table if inside == _num_letters(element) else None  # else words stand outside of the cells
+
+
+def _is_head(tr: Any) -> bool:
+    """Whether a row says that it names columns."""
+    return tr.getparent().tag == "thead" or all(cell.tag == "th" for cell in tr.iterchildren("td", "th"))
 
 
 def _num_letters(element: Any) -> int:
@@ -193,9 +200,13 @@ def _span(value: str | None) -> int:
     return min(MAX_SPAN, max(1, int(value))) if value and value.strip().isdecimal() and len(value) < 9 else 1
 
 
-def _spanned(rows: list[list[tuple[str, int, int]]]) -> tuple[tuple[str, ...], ...] | None:
-    """A rectangle: a merged cell stands in its first place, the others are empty; columns without text are left out."""
+def spanned_table(rows: list[list[tuple[str, int, int]]], num_heads: int = 0) -> Table | None:
+    """A rectangle from (text, columns, rows) of each cell. Rows and columns without text are left out.
+
+    None: it has no text, or more cells than any table has. Where no row says that it is a head, merged cells tell.
+    """
     grid: dict[tuple[int, int], str] = {}
+    wide: list[tuple[int, int, int, int]] = []
     for y, row in enumerate(rows):
         x = 0
         for text, columns, height in row:
@@ -204,8 +215,26 @@ def _spanned(rows: list[list[tuple[str, int, int]]]) -> tuple[tuple[str, ...], .
             for place in ((y + dy, x + dx) for dy in range(height) for dx in range(columns)):
                 grid[place] = ""
             grid[y, x] = text
+            if text and (columns > 1 or height > 1):
+                wide.append((y, x, height, columns))
             if len(grid) > MAX_CELLS:
                 return None
     kept = sorted({x for (_, x), text in grid.items() if text})
     used = sorted({y for (y, _), text in grid.items() if text and y < len(rows)})
-    return tuple(tuple(grid.get((y, x), "") for x in kept) for y in used) or None
+    if not used:
+        return None
+    filled = tuple(tuple(grid.get((y, x), "") for x in kept) for y in used)
+    spans = tuple(span for span in (_kept_span(each, used, kept) for each in wide) if _is_wide(span))
+    heads = sum(y < num_heads for y in used) or count_header_rows(filled, spans)
+    return Table(filled, None, spans, heads)
+
+
+def _kept_span(wide: tuple[int, int, int, int], used: Sequence[int], kept: Sequence[int]) -> Span:
+    """(row, column, rows, columns) of a merged cell, counted in the rows and columns that are left."""
+    y, x, height, columns = wide
+    num_rows = sum(y <= row < y + height for row in used)
+    return Span(used.index(y), kept.index(x), num_rows, sum(x <= column < x + columns for column in kept))
+
+
+def _is_wide(span: Span) -> bool:
+    return span.num_rows > 1 or span.num_columns > 1

@@ -16,6 +16,7 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from qwen_batch.errors import DocumentError
+from qwen_batch.read.bidi import in_logical_order
 from qwen_batch.read.kinds import kind_name, sniff
 from qwen_batch.read.ocr import Recogniser, is_garbled
 from qwen_batch.read.order import in_reading_order
@@ -23,6 +24,7 @@ from qwen_batch.read.pdf_chars import Char, iter_line_chars, make_line, placemen
 from qwen_batch.read.pdf_columns import find_columns
 from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_tables import Marks, fill_grid, find_grids, read_marks
+from qwen_batch.read.vertical import in_columns, is_written_down
 from qwen_batch.records import Page, Table
 
 SCAN_SHARE = 0.3  # of the page; a textless page that an image covers this far is a scan
@@ -126,7 +128,7 @@ def _read_page(document: Any, page_number: int, tables: bool, recogniser: Recogn
 def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) -> _ReadPage:
     width, height = page.get_size()
     placement = placement_of(page, width, height)
-    chars = read_chars(textpage, placement)
+    chars = in_logical_order(read_chars(textpage, placement))
     has_text = any(not char.text.isspace() for char in chars)
     marks = read_marks(page, placement, tables and has_text) if tables or not has_text else Marks((), 0, 0.0)
     found = _read_tables(marks, chars) if has_text and tables else ()
@@ -151,7 +153,10 @@ def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) ->
         )
     is_scan = not lines and marks.image_area >= SCAN_SHARE * width * height
     may_be_read = not lines and (marks.image_area >= IMAGE_SHARE * width * height or marks.num_objects >= DRAWN_OBJECTS)
-    page_read = Page(page_number, lines, found, width, height, is_scan)
+    written_down = is_written_down(lines)
+    if written_down:
+        lines = in_columns(lines, width)
+    page_read = Page(page_number, lines, found, width, height, is_scan, written_down=written_down)
     return _ReadPage(page_read, marks.num_objects, may_be_read=may_be_read)
 
 

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from qwen_batch.read.bidi import words_in_order
 from qwen_batch.read.pdf_chars import DIVIDED, Char
-from qwen_batch.records import BBox, Table
+from qwen_batch.read.table_heads import count_header_rows
+from qwen_batch.records import BBox, Span, Table
 
 MIN_ROWS = 4  # of the body
 MIN_COLUMNS = 3
@@ -160,7 +162,8 @@ def _as_table(block: tuple[list[Row], list[Row]]) -> Table | None:
     dividers = _rivers([row for row in body if _is_body(row)])
     if len(dividers) + 1 < MIN_COLUMNS:
         return None
-    cells = [_cells(row, dividers) for row in (*heads, *body)]
+    placed = [_cells(row, dividers) for row in (*heads, *body)]
+    cells = [row for row, _ in placed]
     right = [cell for row in cells[len(heads) :] for cell in row[1:] if cell]
     words = sum(len(cell.split()) for cell in right)
     if (
@@ -169,7 +172,8 @@ def _as_table(block: tuple[list[Row], list[Row]]) -> Table | None:
         or words > MAX_WORDS * len(right)
     ):
         return None
-    return Table(tuple(cells), _bbox([*heads, *body]))
+    spans = tuple(Span(row, start, 1, count) for row, (_, wide) in enumerate(placed) for start, count in wide)
+    return Table(tuple(cells), _bbox([*heads, *body]), spans, max(len(heads), count_header_rows(cells, spans)))
 
 
 def _rivers(rows: Sequence[Row]) -> list[float]:
@@ -191,13 +195,18 @@ def _rivers(rows: Sequence[Row]) -> list[float]:
     return found[1:] if found and ends and found[0] <= ends[0][0] else found
 
 
-def _cells(row: Row, dividers: Sequence[float]) -> tuple[str, ...]:
-    """The words of each column; a piece that stands over several columns is in the first of them."""
+def _cells(row: Row, dividers: Sequence[float]) -> tuple[tuple[str, ...], list[tuple[int, int]]]:
+    """The words of each column, and (first column, number of columns) of the pieces that stand over several; these are
+    in the first of them."""
     cells: list[list[str]] = [[] for _ in range(len(dividers) + 1)]
+    wide: list[tuple[int, int]] = []
     for piece in _pieces_between(row, dividers):
         column = sum(divider < piece[0].x0 + 0.5 for divider in dividers)
+        last = sum(divider < piece[-1].x1 - 0.5 for divider in dividers)
+        if last > column and not any(map(_is_leader, piece)):
+            wide.append((column, last - column + 1))
         cells[column] += [word.text for word in piece]
-    return tuple(" ".join(cell) for cell in cells)
+    return tuple(" ".join(words_in_order(cell)) for cell in cells), wide
 
 
 def _pieces_between(row: Row, dividers: Sequence[float]) -> Iterator[Row]:

@@ -15,7 +15,8 @@ from typing import Any
 import pypdfium2.raw as pdfium
 
 from qwen_batch.read.pdf_chars import DIVIDED, Char, Placement
-from qwen_batch.records import BBox, Table
+from qwen_batch.read.table_heads import count_header_rows
+from qwen_batch.records import BBox, Span, Table
 
 MAX_OBJECTS = 20_000  # of a page; more is a drawing
 MAX_SEGMENTS = 64  # of one path; rules and boxes have few
@@ -100,10 +101,10 @@ def fill_grid(grid: Grid, chars: Sequence[Char]) -> Table | None:
             texts[cell].append(_gap(chars, previous[cell], position))
         texts[cell].append("-" if char.text == DIVIDED else char.text)
         previous[cell] = position
-    rows = _as_rows(grid, ["".join(text) for text in texts])
+    rows, spans = _as_rows(grid, ["".join(text) for text in texts])
     if len(rows) < 2 or len(rows[0]) < 2 or sum(bool(cell) for row in rows for cell in row) < 3:
         return None
-    return Table(rows, grid.bbox)
+    return Table(rows, grid.bbox, spans, count_header_rows(rows, spans))
 
 
 def _gap(chars: Sequence[Char], before: int, after: int) -> str:
@@ -114,16 +115,24 @@ def _gap(chars: Sequence[Char], before: int, after: int) -> str:
     return " " if after - before > 1 else ""
 
 
-def _as_rows(grid: Grid, texts: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """A rectangle of cells; a merged cell stands in its first place. Rows and columns without text are left out."""
+def _as_rows(grid: Grid, texts: Sequence[str]) -> tuple[tuple[tuple[str, ...], ...], tuple[Span, ...]]:
+    """A rectangle of cells; a merged cell, for want of rules within it, stands in its first place. Rows and columns
+    without text are left out."""
     tops = sorted({cell[1] for cell in grid.cells})
     lefts = sorted({cell[0] for cell in grid.cells})
-    rows = [[""] * len(lefts) for _ in tops]
-    for cell, text in zip(grid.cells, texts, strict=True):
-        rows[tops.index(cell[1])][lefts.index(cell[0])] = text
-    rows = [row for row in rows if any(row)]
-    keep = [column for column in range(len(lefts)) if any(row[column] for row in rows)]
-    return tuple(tuple(row[column] for column in keep) for row in rows)
+    text_at = {(cell[1], cell[0]): text for cell, text in zip(grid.cells, texts, strict=True)}
+    tops = [top for top in tops if any(text_at.get((top, left)) for left in lefts)]
+    lefts = [left for left in lefts if any(text_at.get((top, left)) for top in tops)]
+    rows = tuple(tuple(text_at.get((top, left), "") for left in lefts) for top in tops)
+    found = (_span_of(cell, tops, lefts) for cell in grid.cells if text_at[cell[1], cell[0]])
+    return rows, tuple(span for span in found if span.num_rows > 1 or span.num_columns > 1)
+
+
+def _span_of(cell: BBox, tops: Sequence[float], lefts: Sequence[float]) -> Span:
+    x0, top, x1, bottom = cell
+    num_rows = sum(top <= other < bottom - MIN_EDGE / 2 for other in tops)
+    num_columns = sum(x0 <= other < x1 - MIN_EDGE / 2 for other in lefts)
+    return Span(tops.index(top), lefts.index(x0), num_rows, num_columns)
 
 
 def _make_grid(cells: Sequence[BBox]) -> Grid:

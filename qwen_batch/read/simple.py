@@ -15,7 +15,7 @@ from typing import Any
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.archive import check_archive
-from qwen_batch.read.html import decode_html, parse_html
+from qwen_batch.read.html import decode_html, parse_html, spanned_table
 from qwen_batch.read.items import Content
 from qwen_batch.read.text import decode, read_bytes, split_lines
 from qwen_batch.records import Line, Page, Table
@@ -144,15 +144,17 @@ def _odt_text(element: Any) -> str:
     return re.sub(r"\s+", " ", "".join(parts(element))).strip()
 
 
-def _odt_table(table: Any) -> Table:
-    rows: list[list[str]] = []
-    for row in table.iter(f"{TABLE}table-row"):
-        cells: list[str] = []
-        for cell in row:
-            if cell.tag in (f"{TABLE}table-cell", f"{TABLE}covered-table-cell"):
-                repeated = cell.get(f"{TABLE}number-columns-repeated", "1")
-                count = min(MAX_REPEATED, int(repeated)) if repeated.isdecimal() else 1
-                cells += [_odt_text(cell)] * count
-        rows.append(cells)
-    width = max(map(len, rows), default=0)
-    return Table(tuple((*row, *("" for _ in range(width - len(row)))) for row in rows))
+def _odt_table(element: Any) -> Table:
+    rows = [list(_iter_odt_cells(row)) for row in element.iter(f"{TABLE}table-row")]
+    heads = sum(1 for part in element.iter(f"{TABLE}table-header-rows") for _ in part.iter(f"{TABLE}table-row"))
+    return spanned_table(rows, heads) or Table(())
+
+
+def _iter_odt_cells(row: Any) -> Iterator[tuple[str, int, int]]:
+    """(text, columns, rows) of each cell; those that a merged cell covers are left out."""
+    for cell in row.iterchildren(f"{TABLE}table-cell"):
+        spans = (cell.get(f"{TABLE}number-{kind}-spanned") for kind in ("columns", "rows"))
+        columns, height = (min(MAX_REPEATED, int(span)) if span and span.isdecimal() else 1 for span in spans)
+        repeated = cell.get(f"{TABLE}number-columns-repeated", "1")
+        for _ in range(min(MAX_REPEATED, int(repeated)) if repeated.isdecimal() else 1):
+            yield _odt_text(cell), max(1, columns), max(1, height)

@@ -17,9 +17,11 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -31,6 +33,7 @@ from qwen_batch.write.schema import to_json
 
 NO_HASH = "0" * 64  # `prev` of the very first line
 MAX_WAITING_LINES = 500
+_NEAR_BYTES = 1 << 18  # a run's last lines
 _DAY = re.compile(r"(\d{4}-\d{2}-\d{2})\.jsonl")
 _HASH_AT = -(len(',"hash":""}') + 64)  # where the hash begins in a line without its line end
 
@@ -55,6 +58,23 @@ class Link:
 
 
 START = Link(0, NO_HASH, "")
+
+
+def last_event(folder: Path, name: str) -> dict[str, object] | None:
+    """The newest event of this name near the end of an audit log; None where there is none. Raises OutputError."""
+    with output_errors(folder):
+        days = list_days(folder) if folder.is_dir() else []
+        if not days:
+            return None
+        with (folder / f"{days[-1]}.jsonl").open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _NEAR_BYTES))
+            lines = file.read().split(b"\n")
+    for line in reversed(lines):
+        with suppress(ValueError):  # a torn line, or the half where we began
+            event = json.loads(line)
+            if event["event"] == name:
+                return dict(event)
+    return None
 
 
 class AuditLog:

@@ -110,8 +110,8 @@ def _count(column: pa.ChunkedArray) -> dict[str, int]:
     return dict(sorted(counts, key=lambda item: (-item[1], item[0])))
 
 
-def format_table(summary: TableSummary, answers: Iterator[AnswerLine]) -> str:
-    """A summary and some answers as lines of text."""
+def format_table(summary: TableSummary, answers: Iterator[AnswerLine], device: str | None = None) -> str:
+    """A summary and some answers as lines of text; `device` is a line on the last run."""
     lines = [
         f"table      {summary.results} ({summary.num_parts} part{'s' * (summary.num_parts != 1)})",
         f"documents  {summary.num_documents:,}: {_list_counts(summary.by_status)}",
@@ -123,6 +123,8 @@ def format_table(summary: TableSummary, answers: Iterator[AnswerLine]) -> str:
     )
     if summary.models:
         lines.append(f"model      {_list_counts(summary.models)}; precision {_list_counts(summary.precisions)}")
+    if device is not None:
+        lines.append(f"device     {device} (last run)")
     if summary.last_finished_at is not None:
         lines.append(f"finished   {summary.last_finished_at:%Y-%m-%d %H:%M:%S} UTC")
     for answer in answers:

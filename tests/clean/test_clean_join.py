@@ -288,3 +288,27 @@ def test_no_letter_is_lost_or_made_up(lines: list[list[Line]]) -> None:
 
     kept = [done.text, *(removal.text for removal in done.removed)]
     assert letters(kept) == letters([each.text for page_lines in lines for each in page_lines])
+
+
+def test_a_justified_line_of_few_words_is_no_row_of_a_table() -> None:
+    lines = body(["the delivery of goods to", "confidential   obligations", "of the seller."], x1=200.0)
+    assert cleaned(page(1, *lines)) == "the delivery of goods to confidential obligations of the seller."
+
+
+def test_a_row_of_words_that_does_not_fill_its_line_is_one() -> None:
+    lines = (
+        *body(["the delivery of goods to the seller of the", "goods is paid by the"], x1=300.0),
+        line("Item   Amount", 96.0),
+    )
+    assert cleaned(page(1, *lines)).endswith("\nItem   Amount")
+
+
+def test_lines_that_run_down_the_page_are_joined_as_those_across() -> None:
+    texts = [
+        "名前はまだ無い。どこで生れたかとんと見当がつかぬ。何でも薄暗い",
+        "所で泣いていた事だけは",
+        "吾輩はここで人間を見た。",
+    ]
+    lines = [Line(text, (500 - 16 * n, 72, 510 - 16 * n, 72 + 10 * len(text)), 10.0) for n, text in enumerate(texts)]
+    result = cleaned(Page(1, tuple(lines), width=612.0, height=792.0, written_down=True))
+    assert result == f"{texts[0]}{texts[1]}\n{texts[2]}"

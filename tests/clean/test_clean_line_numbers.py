@@ -39,3 +39,25 @@ def test_other_numbers_stay() -> None:
         [line(str(n), 66 + 24 * n + (9 if n % 3 else 0), 74) for n in range(1, 25)],  # not evenly
     ):
         assert clean(*kept, line("Items of the list", 40, 110)).removed == ()
+
+
+def transcript(texts: list[str], first: int = 1) -> list[Line]:
+    return [line(f"{first + n}      {text}", 66 + 28 * n, 72) for n, text in enumerate(texts)]
+
+
+def test_numbers_before_the_text_of_a_transcript_are_taken_out() -> None:
+    texts = [f"Q. Did you see {word}?" for word in "abcdefghijklmnopqrstuvwxy"]
+    result = clean_document(document(page(1, *transcript(texts)), page(2, *transcript(texts))), CleanSteps())
+    assert result.text.split()[:6] == ["Q.", "Did", "you", "see", "a?", "Q."]
+    assert [removal.text for removal in result.removed] == [str(n) for n in range(1, 26)] * 2
+
+
+def test_numbered_rows_and_lists_keep_their_numbers() -> None:
+    rows = [f"Item {word}   12.50" for word in "abcdefghijklmnopqrstuvwxy"]
+    texts = [f"Item {word}" for word in "abcdefghijklmnopqrstuvwxy"]
+    for pages in (
+        [page(1, *transcript(rows)), page(2, *transcript(rows))],  # a table
+        [page(1, *transcript(texts))],  # on one page alone
+        [page(1, *transcript(texts)), page(2, *transcript(texts, 26))],  # goes on
+    ):
+        assert clean_document(document(*pages), CleanSteps()).removed == ()

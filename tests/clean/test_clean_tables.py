@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from clean_helpers import LEADING, TOP, document, line, page
 
 from qwen_batch.clean import clean_document
-from qwen_batch.records import CleanSteps, Line, Page, Table
+from qwen_batch.records import CleanSteps, Line, Page, Span, Table
 
 HEAD = ("item", "price")
 
@@ -37,3 +39,18 @@ def test_tables_with_text_between_or_other_columns_stay_apart() -> None:
     clean = clean_document(document(first, second, wide), CleanSteps())
     assert [len(each.tables) for each in clean.pages] == [1, 1, 1]
     assert clean.text.count("| item | price |") == 3
+
+
+def test_a_head_of_two_rows_is_repeated_once_and_merged_cells_keep_their_place() -> None:
+    heads = [("sold", ""), ("item", "price")]
+    first, second = table_page(1, [*heads, ("chair", "120")]), table_page(2, [*heads, ("both", ""), ("desk", "300")])
+    spans = (Span(0, 0, 1, 2),)
+    pages = [
+        dataclasses.replace(first, tables=(dataclasses.replace(first.tables[0], spans=spans, header_rows=2),)),
+        dataclasses.replace(second, tables=(dataclasses.replace(second.tables[0], spans=(*spans, Span(2, 0, 1, 2))),)),
+    ]
+    clean = clean_document(document(*pages), CleanSteps())
+    (table,) = clean.pages[0].tables
+    assert table.rows == (*heads, ("chair", "120"), ("both", ""), ("desk", "300"))
+    assert (table.spans, table.header_rows) == ((Span(0, 0, 1, 2), Span(3, 0, 1, 2)), 2)
+    assert [removal.text for removal in clean.removed] == ["sold | ", "item | price"]

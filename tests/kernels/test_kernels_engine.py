@@ -116,18 +116,6 @@ def test_attention_equals_torch_in_a_mixed_step() -> None:
     torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-5)
 
 
-def test_shared_prefixes_are_found_in_block_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton_plan, "MIN_PREFIX_TOKENS", 32)
-    find = triton_plan.shared_prefixes
-    four = [[1, 2, 3, row] for row in range(10, 14)]
-    assert list(find([*four, [9, 2, 3, 4]], [60] * 5, 16)) == [([0, 1, 2, 3], 48)]
-    assert list(find(four, [49, 60, 60, 60], 16)) == [([0, 1, 2, 3], 48)]
-    assert list(find(four, [48, 60, 60, 60], 16)) == [([0, 1, 2, 3], 32)], "each keeps a key of its own"
-    assert list(find(four[:3], [60] * 3, 16)) == [], "too few"
-    assert list(find([[1, row] for row in range(4)], [30] * 4, 16)) == [], "too short"
-    assert list(find([], [], 16)) == []
-
-
 def test_what_is_chosen(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = read_config(tiny_qwen3)
     cpu, cuda = torch.device("cpu"), torch.device("cuda", 0)

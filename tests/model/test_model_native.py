@@ -12,12 +12,13 @@ from torch import Tensor
 
 from qwen_batch.engine import Engine, EngineConfig
 from qwen_batch.errors import ModelError
-from qwen_batch.model import native
+from qwen_batch.model import native_library
 from qwen_batch.model.attention import StepInput
 from qwen_batch.model.backend import TorchBackend
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.kv_cache import KVCache
-from qwen_batch.model.native import NativeBackend, NativeLibrary, load_native
+from qwen_batch.model.native import NativeBackend
+from qwen_batch.model.native_library import NativeLibrary, load_native
 from qwen_batch.model.rope import Rope, RopeConfig
 from qwen_batch.model.weights import LayerWeights
 from qwen_batch.model.workspace import NewMemory
@@ -196,5 +197,5 @@ def test_it_is_compiled_once(monkeypatch: pytest.MonkeyPatch, library: NativeLib
     def refuse(*_: object) -> None:
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr(native, "_compile", refuse)
+    monkeypatch.setattr(native_library, "_compile", refuse)
     load_native(library.dtype)

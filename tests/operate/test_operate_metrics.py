@@ -62,7 +62,7 @@ def test_a_text_file_tells_of_the_run(job: Path) -> None:
     assert found["tokens_total", "prompt"] == summary.prompt_tokens
     assert found["tokens_total", "completion"] == summary.completion_tokens > 0
     assert found[("document_seconds_count",)] == 9
-    assert found["stage_seconds_total", "compute"] > 0
+    assert found["stage_seconds_total", "device"] > 0
     assert 0 < found[("device_busy_ratio",)] <= 1
     assert 0 <= found[("kv_used_ratio",)] <= 1
     assert found[("disk_free_bytes",)] > 0
@@ -213,7 +213,7 @@ RULE_TESTS = [
     {
         "interval": "1m",
         "input_series": [
-            series("stage_seconds_total", "0+57x60 3420+15x60", stage="compute"),
+            series("stage_seconds_total", "0+57x60 3420+15x60", stage="device"),
             series("run_active", "1x120"),
         ],
         "alert_rule_test": [
@@ -223,7 +223,7 @@ RULE_TESTS = [
     },
     {
         "interval": "1m",
-        "input_series": [series("stage_seconds_total", "0+0x120", stage="compute"), series("run_active", "0x120")],
+        "input_series": [series("stage_seconds_total", "0+0x120", stage="device"), series("run_active", "0x120")],
         "alert_rule_test": [alert("1h50m", "QwenBatchDeviceIdle")],  # no run
     },
     {

@@ -10,6 +10,7 @@ from reportlab.lib.pagesizes import A4
 from reportlab.pdfgen.canvas import Canvas
 
 from qwen_batch.read.pdf import read_pdf
+from qwen_batch.records import Span
 
 ROWS = [
     ("Region", "2023", "2024", "Change"),
@@ -64,3 +65,16 @@ def test_tables_can_be_switched_off(pdf: Path) -> None:
 )
 def test_text_with_numbers_is_no_table(write_pdf: WritePdf, lines: list[str]) -> None:
     assert read_pdf(write_pdf([lines])).pages[0].tables == ()
+
+
+def test_a_head_over_several_columns_says_so(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    canvas.drawString(262, 713, "Sold in each of these years")
+    for number, row in enumerate(ROWS):
+        canvas.drawString(LABELS[0], 700 - 13 * number, row[0])
+        for place, cell in zip(LABELS[1:], row[1:], strict=True):
+            canvas.drawRightString(place + 40, 700 - 13 * number, cell)
+    canvas.save()
+    (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
+    assert table.rows[0] == ("", "Sold in each of these years", "", "")
+    assert (table.spans, table.header_rows) == ((Span(0, 1, 1, 3),), 2)

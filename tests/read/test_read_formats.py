@@ -17,6 +17,7 @@ from qwen_batch.read.archive import check_archive
 from qwen_batch.read.formats import read_other
 from qwen_batch.read.items import Content
 from qwen_batch.read.kinds import kind_of
+from qwen_batch.records import Span
 
 
 def read(path: Path) -> Content:
@@ -225,6 +226,21 @@ def test_opendocument_text(tmp_path: Path) -> None:
     content = read(tmp_path / "a.odt")
     assert texts(content) == ["Lease", "The tenant pays.", "- one"]
     assert tables(content) == [(("a", "b", "b"),)]
+
+
+def test_merged_cells_and_heads_of_opendocument_and_web_pages(tmp_path: Path) -> None:
+    cell = "<table:table-cell><text:p>%s</text:p></table:table-cell>"
+    wide = cell.replace("<table:table-cell>", '<table:table-cell table:number-columns-spanned="2">') % "year"
+    head = f"<table:table-header-rows><table:table-row>{wide}<table:covered-table-cell/></table:table-row>"
+    rows = f"{head}</table:table-header-rows><table:table-row>{cell % '1'}{cell % '2'}</table:table-row>"
+    with zipfile.ZipFile(tmp_path / "a.odt", "w") as archive:
+        start, _, end = ODT.partition("<table:table>")
+        archive.writestr("content.xml", f"{start}<table:table>{rows}{end[end.index('</table:table>') :]}")
+    (tmp_path / "a.html").write_text("<table><tr><th colspan=2>year<tr><td>1<td>2</table>")
+    for name in ("a.odt", "a.html"):
+        (table,) = read(tmp_path / name).pages[0].tables
+        assert table.rows == (("year", ""), ("1", "2"))
+        assert (table.spans, table.header_rows) == ((Span(0, 0, 1, 2),), 1)
 
 
 def archive_of(**parts: str | bytes) -> bytes:

@@ -16,6 +16,7 @@ from reportlab.platypus import Table, TableStyle
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.pdf import read_pdf
 from qwen_batch.read.pdf_chars import Char, iter_line_chars
+from qwen_batch.records import Span
 
 WritePdf = Callable[..., Path]
 
@@ -104,6 +105,17 @@ def test_a_merged_cell_stands_in_its_first_place(tmp_path: Path) -> None:
     draw_table(tmp_path / "t.pdf", rows, [("GRID", (0, 0), (-1, -1), 1, colors.black), ("SPAN", (0, 0), (1, 0))])
     (table,) = read_pdf(tmp_path / "t.pdf").pages[0].tables
     assert table.rows[0] == ("Year", "", "Sum")
+    assert (table.spans, table.header_rows) == ((Span(0, 0, 1, 2),), 2)
+
+
+def test_cells_over_rows_and_columns_make_a_head_of_two_rows(tmp_path: Path) -> None:
+    rows = [["Item", "Description", "", "Price"], ["", "Kind", "Name", ""], ["1", "a", "b", "20"], ["", "c", "d", "30"]]
+    merged = [("SPAN", (0, 0), (0, 1)), ("SPAN", (1, 0), (2, 0)), ("SPAN", (3, 0), (3, 1)), ("SPAN", (0, 2), (0, 3))]
+    draw_table(tmp_path / "t.pdf", rows, [("GRID", (0, 0), (-1, -1), 1, colors.black), *merged])
+    (table,) = read_pdf(tmp_path / "t.pdf").pages[0].tables
+    assert table.rows == tuple(map(tuple, rows))
+    assert set(table.spans) == {Span(0, 0, 2, 1), Span(0, 1, 1, 2), Span(0, 3, 2, 1), Span(2, 0, 2, 1)}
+    assert table.header_rows == 2
 
 
 def test_lines_of_a_cell(tmp_path: Path) -> None:

@@ -1,0 +1,112 @@
+"""Footnotes: small lines at the foot of a column that begin with a mark. They stay in the text, but apart, so that the
+paragraph that they interrupt goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from qwen_batch.clean.markers import ends_sentence
+from qwen_batch.clean.rows import Entry, Placed, Row
+
+SMALLER = 0.94  # of the body's font size: notes are at most this large
+SMALLEST = 0.5
+FOOT = 0.4  # of the page's lines, from its top: what ends above is no foot
+_RULE = re.compile(r"[-–—_=\s]{3,}")  # that is typed, not drawn
+_NUMBER = re.compile(r"\[?(\d{1,3})")
+_MARK = re.compile(r"(?:\d{1,3}|\[\d{1,3}\]|[*†‡§¶#]{1,3})[.)]?\s*(?=[^\W_]|[\"“'‘(«„\[])")
+
+
+def mark_footnotes(pages: Sequence[Sequence[Entry]]) -> list[list[Entry]]:
+    """The same entries; rows of footnotes say so, and where a note begins."""
+    body = _body_size(pages)
+    return [_mark_page(page, body) for page in pages]
+
+
+def _body_size(pages: Sequence[Sequence[Entry]]) -> float:
+    """The font size in which most of the document is set, in points; 0 where it has none."""
+    counts: Counter[float] = Counter()
+    for page in pages:
+        for entry in page:
+            if isinstance(entry, Row) and entry.printed:
+                counts[round(entry.size * 2) / 2] += len(entry.text)
+    return counts.most_common(1)[0][0] if counts else 0.0
+
+
+def _mark_page(page: Sequence[Entry], body: float) -> list[Entry]:
+    """Notes that were drawn before the page's text go to its end."""
+    done: list[Entry] = []
+    early: list[Entry] = []
+    for run in _runs(page, body):
+        rows = [entry for entry in run if isinstance(entry, Row)]
+        if not _is_small(run[0], body) or not _are_notes(rows, done or early) or not _is_foot(rows, page):
+            done += run
+            continue
+        marked = (dataclasses.replace(row, note="starts" if starts else "goes on") for row, starts in _marked(rows))
+        (done if done else early).extend(marked)
+    return done + early
+
+
+def _runs(page: Sequence[Entry], body: float) -> Iterator[list[Entry]]:
+    """Runs of entries that are all small or all not, and do not jump up to another column."""
+    run: list[Entry] = []
+    for entry in page:
+        if run and (_is_small(entry, body) != _is_small(run[-1], body) or _is_above(entry, run[-1])):
+            yield run
+            run = []
+        run.append(entry)
+    if run:
+        yield run
+
+
+def _is_above(entry: Entry, before: Entry) -> bool:
+    return isinstance(entry, Row) and isinstance(before, Row) and entry.bottom < before.bottom - 0.5 * entry.size
+
+
+def _are_notes(rows: Sequence[Row], before: Sequence[Entry]) -> bool:
+    """Whether a run begins with a mark, or takes up a note of the column before."""
+    last = before[-1] if before else None
+    first = next((row for row in rows if not _RULE.fullmatch(row.text)), rows[0])
+    return _is_mark(first.text) or (isinstance(last, Row) and bool(last.note) and not ends_sentence(last.text))
+
+
+def _marked(rows: Sequence[Row]) -> Iterator[tuple[Row, bool]]:
+    """Each row of a block of notes, and whether a note begins there: the next number, or a sign after a sentence."""
+    last: int | None = None
+    ended = True
+    for row in rows:
+        number = _NUMBER.match(row.text)
+        starts = ended and bool(_is_mark(row.text) or _RULE.fullmatch(row.text))
+        if number:
+            starts = _is_mark(row.text) and (last is None or int(number[1]) == last + 1)
+            last = int(number[1]) if starts else last
+        ended = ends_sentence(row.text) or bool(_RULE.fullmatch(row.text))
+        yield row, starts
+
+
+def _is_mark(text: str) -> bool:
+    return bool(_MARK.match(text))
+
+
+def _is_small(entry: Entry, body: float) -> bool:
+    return isinstance(entry, Row) and entry.flows and entry.printed and SMALLEST * body < entry.size <= SMALLER * body
+
+
+def _is_foot(rows: Sequence[Row], page: Sequence[Entry]) -> bool:
+    """Whether nothing else stands below a run of rows in its column, and it stands low on the page."""
+    top = min(row.bottom - row.size for row in rows)
+    left, right = min(row.x0 for row in rows), max(row.x1 for row in rows)
+    bottoms = [entry.bottom for entry in page if isinstance(entry, Row)]
+    if top < min(bottoms) + FOOT * (max(bottoms) - min(bottoms)) or len(rows) == len(page):
+        return False
+    below = (entry for entry in page if not (isinstance(entry, Row) and entry in rows))
+    return not any(_is_below(entry, top, left, right) for entry in below)
+
+
+def _is_below(entry: Entry, top: float, left: float, right: float) -> bool:
+    if isinstance(entry, Placed):
+        box = entry.table.bbox
+        return box is not None and box[3] > top and box[0] < right and box[2] > left
+    return entry.bottom > top and entry.x0 < right and entry.x1 > left

@@ -1,0 +1,56 @@
+/* The parts that a step is made of: who defines them says what they do. */
+
+#pragma once
+
+#include "native.h"
+
+/* native.c */
+void add_rms_norm(T *residual, const T *delta, const T *weight, T *out, int64_t rows, int64_t size, float eps);
+void silu_mul(const T *gate_up, T *out, int64_t rows, int64_t size);
+void prepare_qkv(T *qkv, const T *q_norm, const T *k_norm, const float *cos, const float *sin, const int64_t *slots,
+                 T *key_cache, T *value_cache, int64_t tokens, int64_t heads, int64_t kv_heads, int64_t dim, float eps);
+
+#if defined(HAVE_VECTORS)
+
+/* native_attention.c. A piece of work: `count` tokens of one block table, `heads` KV heads, keys begin .. end. */
+typedef struct {
+    int64_t first, count;      /* of tokens[] and visible[] */
+    int64_t table;             /* row of the block tables */
+    int64_t begin, end;        /* keys; begin is a multiple of the tile's keys */
+    int64_t first_head, heads; /* KV heads */
+    int64_t continues;         /* 1: go on from the tokens' states, which an earlier piece has left */
+    int64_t pauses;            /* 1: leave states instead of answers */
+} Work;
+
+/* What attention has to do in a step; the same for all layers but the last. As in model/native_attention.py. */
+typedef struct {
+    const Work *shared, *own, *last; /* shared prefixes, then the rest; `last`: the rest in the last layer */
+    int64_t num_shared, num_own, num_last;
+    const int64_t *tokens;  /* rows of qkv */
+    const int64_t *visible; /* how many keys each of them sees */
+    const int64_t *tables;  /* [sequences, max_blocks] */
+    int64_t max_blocks, block_size;
+    int64_t exact; /* 1: few rows are computed as many are, to the bit */
+    float *states; /* [rows of qkv, query_heads, dim + 32] where there are shared prefixes */
+} Plan;
+
+/* qkv [tokens, width], rotated; keys, values [slots, kv_heads, dim] -> out [tokens, query_heads * dim]. */
+void attend(const Plan *plan, int64_t last_layer, const T *qkv, int64_t width, const T *keys, const T *values,
+            int64_t query_heads, int64_t kv_heads, int64_t dim, T *out);
+
+#define PANEL 48 /* outputs whose weights stand together */
+
+/* native_products.c. Weights [outputs, inputs] as they were packed. */
+typedef struct {
+    const void *packed;
+    const T *bias;        /* [outputs], or none */
+    const float *scales;  /* int8: [outputs rounded up to panels]; none for weights of type T */
+    int64_t inputs, outputs;
+} Product;
+
+/* native_int8.c */
+void multiply_int8(const Product *product, const T *x, T *out, int64_t rows, uint8_t *quantized, float *row_scales);
+
+/* out [rows, outputs] = x [rows, inputs] * weights^T + bias. The last two are room for int8: [rows, inputs], [rows]. */
+void multiply(const Product *product, const T *x, T *out, int64_t rows, uint8_t *quantized, float *row_scales);
+#endif

@@ -1,0 +1,91 @@
+/* Matrix products with weights that are laid out beforehand, for a CPU with 512-bit vectors.
+ *
+ * Weights stand in panels of 48 outputs: [panel][word of inputs][output]. A tile of 8 rows and 48 outputs is summed in
+ * registers over all inputs, in their order; so each output is the same to the bit whatever the other rows are. Rows
+ * go in stripes that stay in the second cache, and both threads take (stripe, panel) pairs as they get free.
+ */
+
+#include "native_parts.h"
+
+#define STRIPE 192 /* rows */
+
+#if defined(HAVE_VECTORS)
+
+/* weights [outputs, inputs] -> packed [panels, words, PANEL] words, zeros beyond the last output. */
+void pack_weights(const T *weights, int32_t *packed, int64_t outputs, int64_t inputs) {
+    int64_t words = inputs / WORD, panels = (outputs + PANEL - 1) / PANEL;
+#pragma omp parallel for schedule(static)
+    for (int64_t panel = 0; panel < panels; panel++)
+        for (int64_t i = 0; i < PANEL; i++) {
+            int64_t output = panel * PANEL + i;
+            for (int64_t word = 0; word < words; word++) {
+                int32_t bits = 0;
+                if (output < outputs) memcpy(&bits, weights + output * inputs + word * WORD, 4);
+                packed[(panel * words + word) * PANEL + i] = bits;
+            }
+        }
+}
+
+INLINE void tile(const T *x, int64_t inputs, const int32_t *panel, const T *bias, T *out, int64_t outputs,
+                 int64_t left, const int rows) {
+    __m512 sums[8][3];
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 3
+        for (int v = 0; v < 3; v++) sums[r][v] = _mm512_setzero_ps();
+    const int64_t words = inputs / WORD;
+    for (int64_t word = 0; word < words; word++) {
+        __m512i columns[3];
+#pragma GCC unroll 3
+        for (int v = 0; v < 3; v++) columns[v] = _mm512_loadu_si512(panel + word * PANEL + 16 * v);
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            __m512i a = word_of(x + r * inputs + word * WORD);
+#pragma GCC unroll 3
+            for (int v = 0; v < 3; v++) sums[r][v] = dot(sums[r][v], a, columns[v]);
+        }
+    }
+#pragma GCC unroll 3
+    for (int v = 0; v < 3; v++) {
+        __mmask16 mask = lanes_left(left - 16 * v);
+        __m512 offset = bias ? load_lanes(bias + 16 * v, mask) : _mm512_setzero_ps();
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++)
+            store_lanes(out + r * outputs + 16 * v, mask, _mm512_add_ps(sums[r][v], offset));
+    }
+}
+
+static void stripe(const T *x, int64_t inputs, const int32_t *panel, const T *bias, T *out, int64_t outputs,
+                   int64_t left, int64_t rows) {
+#define TILE(N) tile(x, inputs, panel, bias, out, outputs, left, N)
+    for (; rows >= 8; rows -= 8, x += 8 * inputs, out += 8 * outputs) TILE(8);
+    switch (rows) {
+    case 7: TILE(7); break;
+    case 6: TILE(6); break;
+    case 5: TILE(5); break;
+    case 4: TILE(4); break;
+    case 3: TILE(3); break;
+    case 2: TILE(2); break;
+    case 1: TILE(1); break;
+    default: break;
+    }
+}
+
+static void multiply_floats(const Product *p, const T *x, T *out, int64_t rows) {
+    int64_t panels = (p->outputs + PANEL - 1) / PANEL, stripes = (rows + STRIPE - 1) / STRIPE;
+    const int32_t *packed = p->packed;
+#pragma omp parallel for schedule(dynamic, 1) collapse(2)
+    for (int64_t i = 0; i < stripes; i++)
+        for (int64_t j = 0; j < panels; j++) {
+            int64_t first = i * STRIPE, count = rows - first < STRIPE ? rows - first : STRIPE;
+            stripe(x + first * p->inputs, p->inputs, packed + j * (p->inputs / WORD) * PANEL,
+                   p->bias ? p->bias + j * PANEL : 0, out + first * p->outputs + j * PANEL, p->outputs,
+                   p->outputs - j * PANEL, count);
+        }
+}
+
+void multiply(const Product *product, const T *x, T *out, int64_t rows, uint8_t *quantized, float *row_scales) {
+    if (product->scales) multiply_int8(product, x, out, rows, quantized, row_scales);
+    else multiply_floats(product, x, out, rows);
+}
+#endif
