@@ -38,6 +38,13 @@ class CallMemory(Protocol):
     def add_completions(self, calls: list[ModelCall]) -> None: ...
 
 
+class Redactor(Protocol):
+    """What must not be kept; see answer/filters.py."""
+
+    def seal(self, completion: Completion) -> Completion: ...
+    def accepts(self, completion: Completion) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A call of a document."""
@@ -71,6 +78,7 @@ class CallBook:
         self,
         engine: Engine,
         memory: CallMemory,
+        redactor: Redactor,
         *,
         model_sha256: str,
         precision: str,
@@ -81,6 +89,7 @@ class CallBook:
     ) -> None:
         self._engine = engine
         self._memory = memory
+        self._redactor = redactor
         self._model_sha256 = model_sha256
         self._precision = precision
         self._run_id = run_id
@@ -91,6 +100,7 @@ class CallBook:
         self._order = 0
         self._asked: dict[str, list[Asked]] = {}  # key -> who wants it, first the one whose request is run
         self._remembered: list[Answered] = []
+        self._sealing: list[Future[None]] = []  # calls that the journal has and that are being redacted there
         self._recent: dict[str, Completion] = {}  # answered since `forget_recent`, by key
         self._unkept: tuple[list[Completion], Future[None]] | None = None  # of the last step; being made durable
 
@@ -110,7 +120,11 @@ class CallBook:
     def prepare(self, requests: Iterable[Request]) -> list[Prepared]:
         """What asking takes time for: keys, and what the journal knows. Any thread may call it."""
         keys = [(request, request_key(request, self._model_sha256, self._precision)) for request in requests]
-        return [Prepared(request, key, self._memory.completion(key)) for request, key in keys]
+        return [Prepared(request, key, self._known(key)) for request, key in keys]
+
+    def _known(self, key: str) -> Completion | None:
+        known = self._memory.completion(key)
+        return known if known is not None and self._redactor.accepts(known) else None
 
     def forget_recent(self) -> None:
         """Whatever was answered so far is in the journal; to be called before each `prepare` of another thread."""
@@ -123,13 +137,21 @@ class CallBook:
             if key in self._asked:
                 self._asked[key].append(Asked(task, request, task.level))
                 continue
+            asked = Asked(task, request, task.level)
             known = call.known or self._recent.get(key)
             if known is not None:
-                self._remembered.append(Answered(task, dataclasses.replace(known, request_id=request.request_id)))
+                self._remember(asked, known)
                 continue
-            self._asked[key] = [Asked(task, request, task.level)]
+            self._asked[key] = [asked]
             self._order += 1
             heapq.heappush(self._ready, (-request.priority, -task.level, self._order, key))
+
+    def _remember(self, asked: Asked, known: Completion) -> None:
+        sealed = self._redactor.seal(known)
+        if sealed is not known:  # it was kept before there was such a rule
+            calls = [self._call(asked, sealed)]
+            self._sealing.append(self._submit(lambda: self._memory.add_completions(calls)))
+        self._remembered.append(Answered(asked.task, dataclasses.replace(sealed, request_id=asked.request.request_id)))
 
     def advance(self) -> Iterator[Answered]:
         """Run one step of the engine; what is answered is durable when it comes back.
@@ -137,6 +159,9 @@ class CallBook:
         While the device computes, the answers of the step before are being written, and then they come back: a step
         later than they could, so that no step waits for a medium.
         """
+        sealing, self._sealing = self._sealing, []
+        for written in sealing:
+            written.result()
         remembered, self._remembered = self._remembered, []
         yield from remembered
         while self._ready and self._engine.num_waiting < self._window:
@@ -145,10 +170,11 @@ class CallBook:
         done = []
         if self._engine.has_unfinished:
             with self._stage("schedule"):
-                done = self._engine.step()
+                done = [self._redactor.seal(completion) for completion in self._engine.step()]
         yield from self._kept()
         if done:
-            calls = [self._call(c) for c in done if c.finish_reason != "error"]
+            answers = [completion for completion in done if completion.finish_reason != "error"]
+            calls = [self._call(self._asked[completion.request_id][0], completion) for completion in answers]
             self._unkept = done, self._submit(lambda: self._memory.add_completions(calls))
         if not (self._engine.has_unfinished or self._ready):  # no step is to come that they could be written beside
             yield from self._kept()
@@ -166,14 +192,12 @@ class CallBook:
                 renamed = dataclasses.replace(completion, request_id=asked.request.request_id)
                 yield Answered(asked.task, renamed)
 
-    def _call(self, completion: Completion) -> ModelCall:
-        first = self._asked[completion.request_id][0]
-        index = int(first.request.request_id.rpartition("/")[2])
+    def _call(self, asked: Asked, completion: Completion) -> ModelCall:
         return ModelCall(
             key=completion.request_id,
             completion=completion,
-            doc_id=first.task.document.doc_id,
-            level=first.level,
-            index=index,
+            doc_id=asked.task.document.doc_id,
+            level=asked.level,
+            index=int(asked.request.request_id.rpartition("/")[2]),
             run_id=self._run_id,
         )

@@ -160,27 +160,11 @@ def extract(
     password_file: Annotated[Path | None, typer.Option(metavar="F", help="A file with one password a line.")] = None,
 ) -> None:
     """Show what reading and cleaning make of files. Exit code 0, or 3 when one could not be read."""
-    from qwen_batch.ingest import extract as extract_file
-    from qwen_batch.ingest import extract_report, format_report
-    from qwen_batch.job import CleanSection, InputSection
+    from qwen_batch.extraction import Extraction, Form, run_extraction
 
-    if as_json + as_diff + as_html > 1:
-        raise UsageError("--json, --diff and --html are three ways to show a file: choose one")
-    settings = InputSection(
-        passwords=(password,) if password is not None else (),
-        password_file=str(password_file) if password_file is not None else None,
-    )
-    exit_code = 0
-    for file in files:
-        report = extract_report(file, extract_file(file, settings, CleanSection()))
-        if as_json or report["status"] != "ok" or not (as_diff or as_html):
-            typer.echo(json.dumps(report, ensure_ascii=False) if as_json else format_report(report))
-        else:
-            from qwen_batch import views
-
-            typer.echo((views.format_diff if as_diff else views.format_html)(file, settings, report), nl=False)
-        exit_code = exit_code if report["status"] == "ok" else 3
-    raise typer.Exit(exit_code)
+    forms: dict[Form, bool] = {"json": as_json, "diff": as_diff, "html": as_html}
+    wanted = frozenset(form for form, is_wanted in forms.items() if is_wanted)
+    raise typer.Exit(run_extraction(Extraction(tuple(files), wanted, password, password_file)))
 
 
 @app.command()

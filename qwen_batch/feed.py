@@ -7,7 +7,6 @@ when the device is behind, reading waits.
 from __future__ import annotations
 
 import datetime
-import hashlib
 import json
 import logging
 import queue
@@ -24,13 +23,14 @@ from qwen_batch.ingest import Ingest
 from qwen_batch.job import Job
 from qwen_batch.plan.keys import document_key
 from qwen_batch.plan.tree import DocumentTask, Planner
-from qwen_batch.read.items import FileItem, Item, hash_file
+from qwen_batch.read.items import FileItem, Item, hash_file, hash_id
 from qwen_batch.records import CleanDocument, Failure, Status
 
 logger = logging.getLogger(__name__)
 
 MAX_WAITING_DOCUMENTS = 64
-_UNSEARCHED = ("not_found", "unreadable")
+INPUT_TROUBLES = ("not_found", "unsearchable")  # error types of rows that stand for an input, not for a document
+_UNSEARCHED = (*INPUT_TROUBLES, "unreadable")
 _OF_A_LINE = re.compile(r":\d+$")  # the source of a record
 
 
@@ -92,6 +92,7 @@ class Feed:
         self._finished = finished
         self._retry_failed = retry_failed
         self._present: set[int] | None = set() if job.input.missing == "drop" else None
+        self.troubles: set[str] = set()  # ids of rows that stand for inputs in trouble
         self.unsearched: str | None = None  # an input that could not be searched through
         self._planner: Planner | None = None
         self._events: queue.Queue[Event] = queue.Queue(MAX_WAITING_DOCUMENTS)
@@ -113,7 +114,7 @@ class Feed:
 
     def is_present(self, doc_id: str) -> bool:
         """Whether the inputs had this document, by the id of its row. To be asked when the feed is exhausted."""
-        return self._present is None or _hash(doc_id) in self._present
+        return self._present is None or hash_id(doc_id) in self._present
 
     def get(self, timeout_seconds: float) -> Event | None:
         """The next event, None when there is none in time."""
@@ -141,7 +142,9 @@ class Feed:
 
     def _iter_events(self) -> Iterator[Event]:
         unchanged: queue.SimpleQueue[Unchanged] = queue.SimpleQueue()
-        cleaned = Ingest(self._job.input, self._job.clean).iter_clean(self._iter_unfinished(unchanged.put))
+        cleaned = Ingest(self._job.input.settings, self._job.clean.steps).iter_clean(
+            self._iter_unfinished(unchanged.put)
+        )
         for result in cleaned:
             yield from _drain(unchanged)
             yield self._plan(result)
@@ -159,8 +162,10 @@ class Feed:
                 report(Unchanged(status))
 
     def _note_presence(self, item: Item) -> None:
+        if isinstance(item, Failure) and item.error_type in INPUT_TROUBLES:
+            self.troubles.add(item.doc_id)
         if self._present is not None:
-            self._present.add(_hash(item.doc_id))
+            self._present.add(hash_id(item.doc_id))
             if isinstance(item, Failure) and item.error_type in _UNSEARCHED and not _OF_A_LINE.search(item.source):
                 self.unsearched = item.source
 
@@ -179,7 +184,7 @@ class Feed:
             content = f"{document.error_type}: {document.error}"
         metadata = json.dumps(dict(document.metadata), sort_keys=True) if self._job.output.metadata else ""
         facts = self._facts
-        return document_key(content or "", facts.job_sha256, facts.model_sha256, self._job.engine.dtype, metadata)
+        return document_key(content or "", facts.job_sha256, facts.model_sha256, self._job.engine.precision, metadata)
 
     def _plan(self, result: CleanDocument | Failure) -> Ready:
         started_at = datetime.datetime.now(datetime.UTC)
@@ -214,12 +219,6 @@ class Feed:
         if self._planner is None:
             raise RuntimeError("the run is being stopped")
         return self._planner
-
-
-def _hash(doc_id: str) -> int:
-    """Of the id as its row has it, where lone surrogates are escaped."""
-    name = doc_id.encode("utf-8", "backslashreplace")
-    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
 
 
 def _drain(unchanged: queue.SimpleQueue[Unchanged]) -> Iterator[Unchanged]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from qwen_batch.feed import Ready
 from qwen_batch.job import Job
 from qwen_batch.plan.task import plan_failure
 from qwen_batch.plan.tree import DocumentTask
-from qwen_batch.records import Answer, CleanDocument, Completion, Failure, Message, ResultRow
+from qwen_batch.records import Answer, CleanDocument, Completion, Failure, Message, ResultRow, Stage
 
 if TYPE_CHECKING:
     from qwen_batch.model.tokenizer import ChatTokenizer
@@ -32,6 +33,7 @@ class Finished:
     result: Completion | Failure
     task: DocumentTask | None  # None: it was never asked about
     facts: RunFacts  # when it was finished
+    redacted: tuple[str, ...] = ()  # rules of the filter that its completions broke
 
 
 class Finisher:
@@ -39,7 +41,7 @@ class Finisher:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._filter = AnswerFilter(job.filter.words, job.filter.patterns, job.filter.action)
+        self.filter = AnswerFilter(job.filter.words, job.filter.patterns, job.filter.action)
         self._source_check: SourceCheck | None = None
         self._prompt_opens_think = False
 
@@ -65,18 +67,27 @@ class Finisher:
         if isinstance(result, Completion):
             assert task is not None
             try:
-                answer = self._checked_answer(result, task.document)
+                answer = self._checked_answer(result, task.document, finished.redacted)
                 now = datetime.datetime.now(datetime.UTC)
                 return answered_row(task, answer, finished.facts, started_at=started_at, finished_at=now)
             except DocumentError as error:
                 result = replace(plan_failure(task.document, error), stage="answer")
+            except Exception as error:  # whatever an answer does to the checks hurts its document alone
+                result = defect(task, "answer", error)
         logger.warning("%s: failed: %s: %s", result.doc_id, result.error_type, result.error)
         now = datetime.datetime.now(datetime.UTC)
         return failed_row(result, finished.facts, task=task, started_at=started_at, finished_at=now)
 
-    def _checked_answer(self, completion: Completion, document: CleanDocument) -> Answer:
+    def _checked_answer(self, completion: Completion, document: CleanDocument, redacted: Sequence[str]) -> Answer:
         """The answer as the table gets it. Raises DocumentError when a check lets it fail."""
         answer = self.parse(completion)
         if self._source_check is not None:
             answer = self._source_check.apply(answer, document)
-        return self._filter.apply(answer)
+        return self.filter.apply(answer, redacted)
+
+
+def defect(task: DocumentTask, stage: Stage, error: Exception) -> Failure:
+    """A defect of ours, or of a library: it must cost one row, not the night."""
+    logger.error("%s: stage %s failed", task.document.doc_id, stage, exc_info=error)
+    message = f"the stage {stage!r} failed: {error!r}; please report this"
+    return replace(plan_failure(task.document, DocumentError("internal", message)), stage=stage)

@@ -14,14 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from qwen_batch.clean import clean_document
 from qwen_batch.errors import UsageError
-from qwen_batch.job import CleanSection, InputSection
 from qwen_batch.read.frames import Trouble
-from qwen_batch.read.items import FileItem, hash_file
+from qwen_batch.read.items import CHANGED, FileItem, Task, hash_file
 from qwen_batch.read.pool import ProcessPool
-from qwen_batch.readers import CHANGED, Task
-from qwen_batch.records import CleanDocument, Document, Failure
+from qwen_batch.records import CleanDocument, CleanSteps, Document, Failure, ReadSettings
 
 OCR_SHARE = 0.6  # of the time for a document; what is left must do for one more page and the cleaning
 LARGE_CHARS = 1_000_000  # a record with more text is cleaned in a child, under the limits
@@ -31,12 +28,12 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class Ingest:
     """Turns items into cleaned documents, several at a time."""
 
-    def __init__(self, input: InputSection, clean: CleanSection) -> None:
+    def __init__(self, input: ReadSettings, clean: CleanSteps) -> None:
         self._input = input
         self._clean = clean
         self._passwords = passwords_of(input)
         self._ocr_seconds = OCR_SHARE * input.timeout_seconds if input.ocr == "auto" else 0.0
-        self._workers = input.workers or max(1, (os.cpu_count() or 2) - 1)
+        self._workers = input.workers or os.cpu_count() or 1
 
     def iter_clean(self, items: Iterable[FileItem | Document | Failure]) -> Iterator[CleanDocument | Failure]:
         """One document or failure for each item, in the order in which they are done.
@@ -61,17 +58,19 @@ class Ingest:
                 yield from _results(pool.wait())
 
     def _task(self, item: FileItem | Document) -> Task:
-        return Task(item, self._passwords, self._input.max_pages, self._clean.steps, self._ocr_seconds)
+        return Task(item, self._passwords, self._input.max_pages, self._clean, self._ocr_seconds)
 
     def _clean_here(self, document: Document) -> CleanDocument | Failure:
+        from qwen_batch.clean import clean_document  # its patterns take time to compile: only where there are records
+
         try:
-            return clean_document(document, self._clean.steps)
+            return clean_document(document, self._clean)
         except Exception as error:  # a defect of ours must cost one row, not the night
             trouble = Trouble("cleaning_error", f"cleaning gave up: {type(error).__name__}: {error}")
             return _failure(document, trouble)
 
 
-def passwords_of(input: InputSection) -> tuple[str, ...]:
+def passwords_of(input: ReadSettings) -> tuple[str, ...]:
     """All passwords that the job gives. Raises UsageError where their file cannot be read."""
     return (*input.passwords, *_read_passwords(input.password_file))
 
@@ -122,13 +121,13 @@ def _hash_or_none(path: Path) -> str | None:
         return None
 
 
-def extract(path: Path, input: InputSection, clean: CleanSection) -> CleanDocument | Failure:
+def extract(path: Path, input: ReadSettings, clean: CleanSteps) -> CleanDocument | Failure:
     """Read and clean one file, in a child under the same limits."""
     item = FileItem(_mended(path.name), path, _mended(str(path)))
     if not path.is_file():
         what = "a folder; name a file" if path.is_dir() else "no such file"
         return Failure(item.doc_id, item.source, "read", "not_found", f"{item.source}: {what}")
-    ingest = Ingest(input.model_copy(update={"workers": 1}), clean)
+    ingest = Ingest(dataclasses.replace(input, workers=1), clean)
     return next(iter(ingest.iter_clean([item])))
 
 

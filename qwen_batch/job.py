@@ -30,7 +30,7 @@ from pydantic import (
 )
 
 from qwen_batch.errors import JobError, UsageError
-from qwen_batch.records import CleanSteps, SamplingParams
+from qwen_batch.records import CleanSteps, ReadSettings, SamplingParams
 
 SIZE_PATTERN = r"(\d[\d_,]*(?:\.\d+)?)\s*([kKmMgGtT]?)(i?)[bB]?"
 _STEPS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -99,7 +99,7 @@ class InputSection(Section):
     max_pages: int = Field(default=20_000, ge=1)
     """A document with more pages fails."""
     workers: int | None = Field(default=None, ge=1)
-    """Reading processes. Default: one less than the cores, at least one."""
+    """Reading processes. Default: one for each core; whoever feeds the device goes first."""
     ocr: Annotated[Literal["auto", "off"], BeforeValidator(_parse_switch)] = "auto"
     """auto: pages that are images are read by the extra `ocr`, where it is installed, for as long as timeout_seconds
     allows; else a document of such pages fails, and one with some is flagged `needs_ocr`."""
@@ -109,6 +109,11 @@ class InputSection(Section):
     """A file with one password a line, tried after `passwords`."""
     missing: Literal["keep", "drop"] = "keep"
     """Rows of documents that are no longer among the inputs: keep them, or drop them after a complete run."""
+
+    @property
+    def settings(self) -> ReadSettings:
+        """What of it reading needs."""
+        return ReadSettings(**{item.name: getattr(self, item.name) for item in dataclasses.fields(ReadSettings)})
 
 
 class CleanSection(Section):
@@ -203,8 +208,14 @@ class SamplingSection(Section):
         return SamplingParams(**{**self.model_dump(), **changes})
 
 
+def _at_least_one(value: int | str) -> int | str:
+    if isinstance(value, int) and value < 1:
+        raise ValueError("write a number of tokens above 0, or auto")
+    return value
+
+
 class EngineSection(Section):
-    """How the model runs. None of this may change an answer, except `dtype`."""
+    """How the model runs. None of this may change an answer, except `dtype` and `weights`."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -213,6 +224,9 @@ class EngineSection(Section):
     """What computes between the matrix products. native: C code, compiled once for this machine (needs a C compiler);
     triton: our own kernels, on CUDA; auto: native on a CPU and triton on CUDA where they can be had, else torch; what
     was chosen is printed."""
+    weights: Literal["auto", "int8"] = "auto"
+    """int8: the layers' weights and what they are multiplied with are rounded to 8 bits. Faster, with other answers
+    more often than bfloat16; on a CPU with AVX-512 VNNI, refused elsewhere."""
     deterministic: bool = False
     """The same bytes for a document whatever else is in the pile, in whatever order and batch. On a CPU with AVX-512;
     refused elsewhere."""
@@ -233,8 +247,20 @@ class EngineSection(Section):
     """Share of a card's memory that weights, temporaries, keys and values may take together."""
     max_num_seqs: int = Field(default=64, ge=1)
     """Most sequences in a step."""
-    max_num_batched_tokens: Tokens = 2048
-    """Most tokens in a step; longer prompts are computed in pieces of this size."""
+    max_num_batched_tokens: Annotated[
+        int | Literal["auto"],
+        BeforeValidator(lambda value: value if value == "auto" else parse_size(value)),
+        AfterValidator(_at_least_one),
+        WithJsonSchema(
+            {"anyOf": [{"const": "auto"}, {"type": "integer"}, {"type": "string", "pattern": SIZE_PATTERN}]}
+        ),
+    ] = "auto"
+    """Most tokens in a step; longer prompts are computed in pieces of this size. auto: the largest size that is near
+    the best rate, measured once for each device, model shape and precision (two seconds)."""
+    output_reserve: float = Field(default=1.0, ge=0, le=1)
+    """Share of the answers for whose length a request is given room in KV memory before it starts. 1: for the longest
+    that was asked for. Below: for that share of the answers seen so far, so that more run at once; one that grows
+    beyond may have to be computed again."""
     max_model_len: Tokens | None = None
     """Longest prompt plus answer. Default: the model's own window."""
     overlap: bool | Literal["auto"] = "auto"
@@ -242,6 +268,11 @@ class EngineSection(Section):
     auto: on CUDA."""
     cuda_graphs: bool = True
     """Replay decoding steps from captured graphs, with the triton backend on CUDA."""
+
+    @property
+    def precision(self) -> str:
+        """As asked, which is part of a row's key."""
+        return self.dtype if self.weights == "auto" else f"{self.dtype}-{self.weights}"
 
 
 class OutputSection(Section):

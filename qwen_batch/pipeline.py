@@ -16,7 +16,7 @@ import logging
 import secrets
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -28,7 +28,7 @@ from qwen_batch.answer.rows import RunFacts
 from qwen_batch.calls import Answered, CallBook, Prepared
 from qwen_batch.errors import QwenBatchError, UsageError
 from qwen_batch.feed import Event, Exhausted, Feed, PlannerWanted, Ready, Unchanged
-from qwen_batch.finish import Finished, Finisher
+from qwen_batch.finish import Finished, Finisher, defect
 from qwen_batch.job import Job
 from qwen_batch.model.registry import ModelFiles, model_sha256, resolve_model
 from qwen_batch.operate.lock import OutputLock
@@ -39,8 +39,8 @@ from qwen_batch.operate.stages import StageClock, StageTimes
 from qwen_batch.operate.summary import RunSummary
 from qwen_batch.plan.tree import DocumentTask, Planner
 from qwen_batch.read.inputs import iter_inputs
-from qwen_batch.records import Failure, ResultRow
-from qwen_batch.unattended import claim_folder, drop_missing, recorded
+from qwen_batch.records import Completion, Failure, ResultRow
+from qwen_batch.unattended import claim_folder, drop_mended, drop_missing, recorded
 from qwen_batch.write.in_flight import MAX_DEATHS
 from qwen_batch.write.jsonl import JsonlWriter, write_openai_batch
 from qwen_batch.write.store import ResultStore, RowSink
@@ -89,7 +89,7 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
         facts = RunFacts(
             model=model.name,
             model_sha256=model_sha256(model.folder),
-            precision=job.engine.dtype,
+            precision=job.engine.precision,
             job_sha256=job.sha256,
             run_id=f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
         )
@@ -106,8 +106,9 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
         asked = {"inputs": list(options.inputs), "limit": options.limit, "fresh": options.fresh}
         with recorded(sink, job, facts, {**asked, "retry_failed": options.retry_failed}) as end:
             run.run()
-            if job.input.missing == "drop" and not options.inputs and options.limit is None:
-                end["dropped"] = drop_missing(sink, feed)
+            if not options.inputs and options.limit is None:
+                missing = drop_missing(sink, feed) if job.input.missing == "drop" else 0
+                end["dropped"] = missing + drop_mended(sink, feed)
             end["documents"] = run.counts()
             end["stage_seconds"] = {name: round(spent, 3) for name, spent in run.times().seconds.items()}
         sink.close()
@@ -184,6 +185,7 @@ class _Run:
         self._writing: Future[list[ResultRow]] | None = None  # rows of the step before
         self._suspects: list[tuple[DocumentTask, Ready]] = []  # were in flight when a run died: one at a time, last
         self._finished: list[Finished] = []  # documents whose rows nobody is making yet
+        self._redacted: defaultdict[DocumentTask, list[str]] = defaultdict(list)  # rules that its completions broke
         self._num_warned: Counter[DocumentTask] = Counter()
         self._feed_exhausted = False
         self._statuses: Counter[str] = Counter()
@@ -202,12 +204,18 @@ class _Run:
                 self._compute()
             with self._clock.stage("write"):
                 self._keep_rows()
-            state = self._state()
-            self._progress.update(state)
-            self._metrics.update(state, self.times())
+            self._tell()
         with self._clock.stage("write"):
             self._wait_for_rows()
+        self._tell()  # of the last step's rows too
         self._clock.stop()
+        if self._engine is not None:
+            logger.info("planning: %s", self._engine.report(), extra={"event": "planning"})
+
+    def _tell(self) -> None:
+        state = self._state()
+        self._progress.update(state)
+        self._metrics.update(state, self.times())
 
     def times(self) -> StageTimes:
         """Where the time has gone so far."""
@@ -256,7 +264,7 @@ class _Run:
         from qwen_batch.engine import Engine, EngineConfig
 
         job = self._job
-        engine = Engine.load_folder(self._model.folder, EngineConfig(**job.engine.model_dump()))
+        engine = Engine.load_folder(self._model.folder, EngineConfig.from_options(job.engine.model_dump()))
         logger.info("model %s: %s", self._model.name, engine.describe(), extra={"event": "engine"})
         self._sink.record("engine_loaded", {"run_id": self._facts.run_id, "engine": engine.describe()})
         thinking = job.prompt.thinking == "on"
@@ -267,10 +275,11 @@ class _Run:
         self._calls = CallBook(
             engine,
             self._sink,
+            self._finisher.filter,
             model_sha256=self._facts.model_sha256,
             precision=engine.precision,
             run_id=self._facts.run_id,
-            window=engine.config.max_num_seqs,
+            window=2 * engine.config.max_num_seqs,  # as many as are asked at a time: all of them are planned over
             submit=self._writer.submit,
             stage=self._clock.stage,
         )
@@ -350,11 +359,23 @@ class _Run:
     def _take_answer(self, answered: Answered) -> None:
         task = answered.task
         assert self._calls is not None
-        self._calls.ask(task, task.complete(answered.completion))
+        if task not in self._under_way:
+            return  # it has failed, and this is the answer to another of its calls
+        if answered.completion.redacted:
+            self._redacted[task] += answered.completion.redacted
+        try:
+            self._calls.ask(task, task.complete(answered.completion))
+        except Exception as error:  # the prompt of a merge could not be made, by a defect that is no DocumentError
+            self._end(task, defect(task, "plan", error))
+            return
         self._warn(task)
         if task.is_done:
-            del self._num_warned[task]
-            self._finished.append(Finished(self._under_way.pop(task), task.result, task, self._facts))
+            self._end(task, task.result)
+
+    def _end(self, task: DocumentTask, result: Completion | Failure) -> None:
+        del self._num_warned[task]
+        redacted = tuple(self._redacted.pop(task, ()))
+        self._finished.append(Finished(self._under_way.pop(task), result, task, self._facts, redacted))
 
     def _keep_rows(self) -> None:
         """Have the rows of this step made and kept, all in one transaction, while the device goes on."""

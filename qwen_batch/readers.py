@@ -2,47 +2,63 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from qwen_batch.clean import clean_document
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.items import FileItem, hash_file
+from qwen_batch.read.items import CHANGED, FileItem, Task, hash_file
 from qwen_batch.read.kinds import kind_of
-from qwen_batch.records import CleanDocument, CleanSteps, Document, Page
-
-CHANGED = "changed"
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What a reading process needs for one document."""
-
-    item: FileItem | Document
-    passwords: tuple[str, ...]
-    max_pages: int
-    clean: CleanSteps
-    ocr_seconds: float = 0.0  # for pages that are images; 0: they are not read
+from qwen_batch.records import CleanDocument, CleanPage, Document, Page, Removal
 
 
 def read_and_clean(task: Task) -> CleanDocument:
     """What a reading process does with one document. Raises DocumentError."""
-    document = task.item if isinstance(task.item, Document) else _read_file(task.item, task)
-    return clean_document(document, task.clean)
-
-
-def _read_file(item: FileItem, task: Task) -> Document:
+    if isinstance(task.item, Document):
+        return clean_document(task.item, task.clean)
+    item = task.item
     try:
         before = _state(item.path)
         digest = hash_file(item.path)
         try:
-            pages, warnings = _read_pages(item.path, task)
+            done = _read_and_clean(item, task, digest)
         except DocumentError:
             _refuse_if_changed(item.path, before)  # half a file is damaged; the whole one need not be
             raise
         _refuse_if_changed(item.path, before)
     except OSError as error:
         raise DocumentError("unreadable", f"cannot be read: {error.strerror or error}") from None
+    return done
+
+
+def _read_and_clean(item: FileItem, task: Task, digest: str) -> CleanDocument:
+    if kind_of(item.path) == "text":
+        from qwen_batch.read.text import is_long
+
+        if is_long(item.path):
+            return _read_long_text(item, task, digest)
+    pages, warnings = _read_pages(item.path, task)
+    return clean_document(_document(item, digest, pages, warnings), task.clean)
+
+
+def _read_long_text(item: FileItem, task: Task, digest: str) -> CleanDocument:
+    """Section by section, so that memory does not grow with the lines of the file."""
+    from qwen_batch.read.text import iter_sections
+
+    texts: list[str] = []
+    removed: list[Removal] = []
+    warnings: dict[str, None] = {}
+    for section in iter_sections(item.path):
+        done = clean_document(_document(item, digest, section.pages, section.warnings), task.clean)
+        texts += [done.text] if done.text else []
+        removed += done.removed
+        warnings.update(dict.fromkeys(done.warnings))
+    whole = clean_document(_document(item, digest, (), tuple(warnings)), task.clean)
+    text = "\n\n".join(texts)
+    return replace(whole, text=text, pages=(CleanPage(1, text),), page_starts=(0,), removed=tuple(removed))
+
+
+def _document(item: FileItem, digest: str, pages: tuple[Page, ...], warnings: tuple[str, ...]) -> Document:
     return Document(item.doc_id, item.source, digest, pages, (), item.sampling, item.metadata, item.priority, warnings)
 
 

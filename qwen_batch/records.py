@@ -89,6 +89,20 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """Within which bounds files are read; the job's section `input` says what each does. `extract` gets along with
+    this form, which needs no pydantic."""
+
+    timeout_seconds: float = 60.0
+    memory_limit: int = 1 << 30  # bytes
+    max_pages: int = 20_000
+    workers: int | None = None  # None: one for each core
+    ocr: Literal["auto", "off"] = "auto"
+    passwords: tuple[str, ...] = ()
+    password_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CleanSteps:
     """Which cleaning steps run; the job's section `clean` says what each does. Reading processes get this form, which
     needs no pydantic."""
@@ -216,6 +230,8 @@ class Request:
     prompt_token_ids: Sequence[int]
     sampling: SamplingParams = field(default_factory=SamplingParams)
     priority: int = 0  # larger goes first
+    level: int = 0  # of a map-reduce; among equals in priority larger goes first
+    template: str = ""  # the wording's name: answers to the same one are expected to be alike in length
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +245,7 @@ class Completion:
     num_prompt_tokens: int
     num_cached_tokens: int = 0  # prompt tokens whose keys and values were already there
     num_preemptions: int = 0
+    redacted: tuple[str, ...] = ()  # rules of the job's filter whose places in `text` were replaced; token_ids are -1
     error_type: str | None = None  # with finish_reason error
     error: str | None = None
 
@@ -283,3 +300,8 @@ class ResultRow:
     started_at: datetime.datetime  # UTC
     finished_at: datetime.datetime  # UTC
     metadata: Mapping[str, object] = field(default_factory=dict)  # a column only with output.metadata
+
+
+def clean_id(doc_id: str) -> str:
+    """An id without lone surrogates: each becomes its `\\udc..` escape, so that different ids stay different."""
+    return doc_id if doc_id.isascii() else doc_id.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -15,7 +15,7 @@ from pathlib import Path
 from qwen_batch import __version__
 from qwen_batch.answer.rows import RunFacts
 from qwen_batch.errors import OutputError, StoppedError
-from qwen_batch.feed import Feed
+from qwen_batch.feed import INPUT_TROUBLES, Feed
 from qwen_batch.job import Job
 from qwen_batch.write.disk import Disk, output_errors, write_durably
 from qwen_batch.write.store import RowSink
@@ -74,6 +74,13 @@ def _what(job: Job, facts: RunFacts) -> dict[str, object]:
         "model_sha256": facts.model_sha256,
         "precision": facts.precision,
     }
+
+
+def drop_mended(sink: RowSink, feed: Feed) -> int:
+    """Take out rows of inputs that were not found, or could not be searched, and that a complete pass over the inputs
+    found, or did not look for any more; how many there were. They are no documents, so nobody would ever replace them.
+    """
+    return sink.drop_failed(INPUT_TROUBLES, lambda doc_id: doc_id in feed.troubles)
 
 
 def drop_missing(sink: RowSink, feed: Feed) -> int:

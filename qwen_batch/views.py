@@ -7,17 +7,17 @@ import difflib
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from qwen_batch.ingest import extract, passwords_of
-from qwen_batch.job import CleanSection, InputSection
 from qwen_batch.read.frames import Trouble
 from qwen_batch.read.pictures import PictureTask
 from qwen_batch.read.pool import ProcessPool
-from qwen_batch.records import CleanDocument
+from qwen_batch.records import CleanDocument, CleanSteps, ReadSettings
 
-RAW = CleanSection(**dict.fromkeys(CleanSection.model_fields, False))
+RAW = CleanSteps(**{step.name: False for step in fields(CleanSteps)})
 CONTEXT_WORDS = 6  # around a change
 MAX_WORDS = 20_000  # of a page; the comparison takes their square
 _STYLE = (
@@ -27,7 +27,7 @@ _STYLE = (
 )
 
 
-def format_diff(path: Path, input: InputSection, report: Mapping[str, Any]) -> str:
+def format_diff(path: Path, input: ReadSettings, report: Mapping[str, Any]) -> str:
     """What cleaning changed: `[-removed-]` and `{+put in+}` words with those around them, page by page.
 
     Paragraphs that were only rebuilt do not show: lines and spaces are not compared.
@@ -66,7 +66,7 @@ def _changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
         yield " ".join(parts)
 
 
-def format_html(path: Path, input: InputSection, report: Mapping[str, Any]) -> str:
+def format_html(path: Path, input: ReadSettings, report: Mapping[str, Any]) -> str:
     """A page to open in a browser: each page's picture, beside its text and what was taken out of it. Needs nothing
     but itself."""
     pictures = _pictures(path, input)
@@ -80,7 +80,7 @@ def format_html(path: Path, input: InputSection, report: Mapping[str, Any]) -> s
     return "\n".join((head, *notes, *pages, ""))
 
 
-def _pictures(path: Path, input: InputSection) -> tuple[bytes, ...]:
+def _pictures(path: Path, input: ReadSettings) -> tuple[bytes, ...]:
     target = "qwen_batch.read.pictures:page_pictures"
     task = PictureTask(path, passwords_of(input))
     with ProcessPool[PictureTask, tuple[bytes, ...]](target, 1, input.timeout_seconds, input.memory_limit) as pool:

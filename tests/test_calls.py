@@ -10,11 +10,14 @@ from typing import Any, cast
 
 import pytest
 
+from qwen_batch.answer.filters import AnswerFilter
 from qwen_batch.calls import CallBook
 from qwen_batch.errors import OutputError
 from qwen_batch.plan.tree import DocumentTask
 from qwen_batch.records import CleanDocument, Completion, Request, SamplingParams
 from qwen_batch.write.calls import ModelCall
+
+NO_FILTER = AnswerFilter((), (), "flag")
 
 
 @dataclass
@@ -87,8 +90,18 @@ def book(
     memory: FakeMemory,
     window: int = 1,
     submit: Callable[[Callable[[], None]], Future[None]] = at_once,
+    answer_filter: AnswerFilter = NO_FILTER,
 ) -> CallBook:
-    return CallBook(engine, memory, model_sha256="m", precision="float32", run_id="run", window=window, submit=submit)
+    return CallBook(
+        engine,
+        memory,
+        answer_filter,
+        model_sha256="m",
+        precision="float32",
+        run_id="run",
+        window=window,
+        submit=submit,
+    )
 
 
 def answers(calls: CallBook) -> list[tuple[str, str, str]]:
@@ -140,6 +153,41 @@ def test_what_is_answered_between_preparing_and_asking_is_not_asked_again() -> N
     assert calls.num_open == 1
     assert answers(calls) == [("b", "7/0/0", "answer to [1]"), ("b", "7/0/1", "answer to [2]")]
     assert engine.order == [(1,), (2,)]
+
+
+def test_what_is_to_be_redacted_is_kept_nowhere() -> None:
+    memory = FakeMemory()
+    calls = book(FakeEngine(), memory, answer_filter=AnswerFilter(("answer",), (), "redact"))
+    calls.ask(task("a"), [request(1)])
+    assert answers(calls) == [("a", "0/0/0", "[redacted] to [1]")]
+    (kept,) = memory.known.values()
+    assert (kept.text, kept.token_ids, kept.redacted) == ("[redacted] to [1]", (-1,), ("answer",))
+
+
+def test_a_call_that_was_kept_before_the_rule_is_redacted_when_it_is_used() -> None:
+    memory = FakeMemory()
+    calls = book(FakeEngine(), memory)
+    calls.ask(task("a"), [request(1)])
+    list(calls.advance())
+    engine = FakeEngine()
+    later = book(engine, memory, answer_filter=AnswerFilter(("answer",), (), "redact"))
+    later.ask(task("a"), [request(1)])
+    assert answers(later) == [("a", "0/0/0", "[redacted] to [1]")]
+    assert engine.order == []
+    assert [kept.text for kept in memory.known.values()] == ["[redacted] to [1]"]
+
+
+def test_a_call_that_lost_what_is_allowed_today_is_made_again() -> None:
+    memory = FakeMemory()
+    calls = book(FakeEngine(), memory, answer_filter=AnswerFilter(("answer",), (), "redact"))
+    calls.ask(task("a"), [request(1)])
+    list(calls.advance())
+    for today in (AnswerFilter(("answer",), (), "flag"), AnswerFilter(("other",), (), "redact")):
+        engine = FakeEngine()
+        later = book(engine, FakeMemory(dict(memory.known)), answer_filter=today)
+        later.ask(task("a"), [request(1)])
+        assert answers(later) == [("a", "0/0/0", "answer to [1]")]
+        assert engine.order == [(1,)]
 
 
 def test_answers_are_kept_before_anybody_is_told() -> None:

@@ -14,7 +14,9 @@ PACKAGE = Path(__file__).resolve().parents[1] / "qwen_batch"
 SHARED = {"records", "errors", "job"}
 ROOMS = {"read", "clean", "plan", "engine", "model", "answer", "write", "operate", "bench", "kernels"}
 MAY_IMPORT = {  # besides itself and SHARED
-    "cli": {"pipeline", "ingest", "views", "job", "read", "clean", "plan", "write", "operate", "model", "bench"},
+    "__main__": {"cli", "extraction"},
+    "extraction": {"ingest", "views"},
+    "cli": {"extraction", "pipeline", "job", "read", "clean", "plan", "write", "operate", "model", "bench"},
     "pipeline": {"feed", "calls", "finish", "unattended", *ROOMS} - {"bench", "kernels"},
     "feed": {"ingest", "read", "plan", "answer"},
     "calls": {"plan", "write"},
@@ -94,3 +96,15 @@ def test_reading_processes_load_only_what_they_need() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
+
+
+def test_a_plain_extract_loads_neither_typer_nor_pydantic() -> None:
+    script = (
+        "import sys\n"
+        "from qwen_batch.extraction import main, plain_extraction\n"
+        "main(plain_extraction(['--json', 'no-such-file']))\n"
+        "sys.exit(str({'pydantic', 'yaml', 'typer', 'lxml', 'pypdfium2', 'qwen_batch.clean'} & set(sys.modules) or ''))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""
+    assert '"error_type": "not_found"' in done.stdout

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qwen_batch.read.items import FileItem
-from qwen_batch.readers import Task, read_and_clean
+from qwen_batch.read.items import FileItem, Task
+from qwen_batch.readers import read_and_clean
 from qwen_batch.records import CleanSteps
 
 ROOT = Path(__file__).resolve().parents[1]

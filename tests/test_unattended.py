@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,8 +16,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from qwen_batch.answer.filters import AnswerFilter
 from qwen_batch.cli import main
 from qwen_batch.engine import Engine
+from qwen_batch.engine.runner import Flight, Runner
+from qwen_batch.plan.tree import DocumentTask
 
 RunCli = Callable[..., int]
 
@@ -116,6 +120,25 @@ def test_missing_documents_stay_unless_asked(job: Path, run_cli: RunCli) -> None
     assert "57" in rows(job)
 
 
+@pytest.mark.parametrize("later", ["later", "later/*.txt", "later/**/*.txt", "later/c.txt"])
+def test_the_row_of_an_input_that_was_not_there_goes_when_it_is(job: Path, run_cli: RunCli, later: str) -> None:
+    paths = ["-q", "-o", f"input.paths=[inbox, '{later}']"]
+    assert run_cli("run", job, *paths) == 3
+    (trouble,) = (row for row in rows(job).values() if row["status"] == "failed")
+    assert trouble["error_type"] == "not_found"
+    assert run_cli("run", job, *paths, "--limit", 3) == 0
+    assert len(rows(job)) == 61, "who does not look at everything takes nothing out"
+    assert run_cli("run", job, *paths) == 3
+    assert len(rows(job)) == 61, "it is not there yet"
+    (job.parent / "later").mkdir()
+    (job.parent / "later/c.txt").write_text("Text of c.")
+    assert run_cli("run", job, *paths) in (0, 3)
+    assert rows(job).keys() - {str(number) for number in range(58)} == {"inbox/a.txt", "inbox/b.txt", "later/c.txt"}
+    assert rows(job)["later/c.txt"]["status"] != "failed"
+    assert [line["doc_id"] for line in audit(job) if line["event"] == "document_dropped"] in ([], [trouble["doc_id"]])
+    assert run_cli("verify", job.parent / "out") == 0
+
+
 @pytest.mark.parametrize("pattern", ["inbox/**/*.txt", "inbox/*.txt"])
 def test_nothing_is_dropped_when_a_glob_cannot_search_a_folder(
     job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, pattern: str
@@ -151,6 +174,64 @@ def test_a_document_that_breaks_the_engine_is_a_suspect(
     assert run_cli("run", job, "-q", "--limit", 1) == 3
     (row,) = rows(job).values()
     assert row["error_type"] == "quarantined"
+
+
+def prompt_holds(engine: Any, pieces: Any, word: str) -> list[bool]:
+    return [word in engine.tokenizer.decode(piece.sequence.token_ids) for piece in pieces]
+
+
+@pytest.mark.parametrize("trouble", ["a step fails", "not a number"])
+def test_what_one_document_does_to_the_model_costs_one_row(
+    job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    launch, load = Runner.launch, Engine.load_folder
+    engines: list[Engine] = []
+    monkeypatch.setattr(Engine, "load_folder", lambda *given: engines.append(load(*given)) or engines[-1])
+
+    def troubled(self: Runner, pieces: Any, before: Flight | None = None) -> Flight:
+        marks = prompt_holds(engines[0], pieces, "Text 41.")
+        if trouble == "a step fails" and any(marks):
+            raise IndexError("index out of range in self")
+        flight = launch(self, pieces, before)
+        for piece, mark in zip(pieces, marks, strict=True):
+            if mark and piece.reaches_end:
+                flight.unread.tokens[flight.unread.rows[piece.sequence]] = -1
+        return flight
+
+    monkeypatch.setattr(Runner, "launch", troubled)
+    assert run_cli("run", job, "-q") == 3
+    found = rows(job)
+    assert {doc_id for doc_id, row in found.items() if row["status"] == "failed"} == {"41"}
+    assert (len(found), found["41"]["stage"]) == (60, "generate")
+    assert (found["41"]["error_type"], found["41"]["error"]) == {
+        "a step fails": ("generate_failed", "the model failed on it: IndexError('index out of range in self')"),
+        "not a number": ("not_finite", "the model's logits are not numbers"),
+    }[trouble]
+    monkeypatch.setattr(Runner, "launch", launch)
+    assert run_cli("run", job, "-q", "--retry-failed") in (0, 3)
+    assert rows(job)["41"]["status"] != "failed"
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "stage"), [(DocumentTask, "complete", "plan"), (AnswerFilter, "apply", "answer")]
+)
+def test_a_defect_on_the_way_to_the_row_costs_one_row(
+    job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, stage: str
+) -> None:
+    real, calls = getattr(owner, name), []
+
+    def third_time_fails(self: Any, *given: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyError("unforeseen")
+        return real(self, *given)
+
+    monkeypatch.setattr(owner, name, third_time_fails)
+    assert run_cli("run", job, "-q") == 3
+    (failed,) = (row for row in rows(job).values() if row["status"] == "failed")
+    assert (failed["error_type"], failed["stage"]) == ("internal", stage)
+    assert failed["error"] == f"the stage '{stage}' failed: KeyError('unforeseen'); please report this"
+    assert len(rows(job)) == 60
 
 
 def test_a_fresh_start_with_kept_calls_verifies(job: Path, run_cli: RunCli) -> None:
@@ -242,6 +323,43 @@ def test_answers_are_filtered_on_their_way_to_the_table(job: Path, run_cli: RunC
         assert all(r"filter:\w+" in row["flags"] for row in found)
         assert all(("[redacted]" in answer) == (action == "redact") for answer in answers)
         assert all(r"filter:\w+" in line["flags"] for line in audit(job) if line["event"] == "document")
+
+
+def test_a_redacted_word_is_nowhere_in_the_folder(job: Path, run_cli: RunCli) -> None:
+    """Long documents included, whose parts are answered too; and from the night on which the rule is made."""
+    long = "\n\n".join(f"{number}. The supplier shall pay." for number in range(40))
+    write_records(job.parent, {"long": long, **{str(number): f"Text {number}." for number in range(20)}})
+    settings = ["-q", "-o", "long_documents={threshold: 200, chunk_size: 120, overlap: 10}", "-o", "engine.threads=1"]
+    settings += ["-o", "sampling.max_tokens=20", "-o", "output={dir: out, completions: true}"]
+    run_cli("run", job, *settings)
+    before = rows(job)
+    assert before["long"]["num_chunks"] > 1
+    calls = pq.read_table(job.parent / "out/completions")["text"].to_pylist()
+    word = max((word for text in calls for word in re.findall(r"[a-z]{4,}", text)), key=len)
+    assert word.encode() in contents(job.parent / "out")
+    # The flag names the rule as the job has it: this one finds the word without spelling it.
+    rule = ["-o", f"filter={{patterns: ['{word[:2]}(?={word[2:]}){word[2:]}'], action: redact}}"]
+    assert run_cli("run", job, *settings, *rule) == 3
+    assert word.encode() not in contents(job.parent / "out")
+    hit = [row for row in rows(job).values() if any(flag.startswith("filter:") for flag in row["flags"])]
+    assert hit
+    assert all("[redacted]" in (row["answer"] or "") or row["num_chunks"] > 1 for row in hit)
+    assert run_cli("verify", job.parent / "out") == 0
+    first = rows(job)
+    shutil.rmtree(job.parent / "out")
+    assert run_cli("run", job, *settings, *rule) == 3
+    assert word.encode() not in contents(job.parent / "out")
+    names = first["long"].keys() - {"run_id", "started_at", "finished_at", "cached_tokens"}
+    assert {i: {n: row[n] for n in names} for i, row in rows(job).items()} == {
+        i: {n: row[n] for n in names} for i, row in first.items()
+    }
+    assert run_cli("verify", job.parent / "out") == 0
+
+
+def contents(folder: Path) -> bytes:
+    """All that the files of a folder hold, tables unpacked."""
+    tables = [str(pq.read_table(path).to_pylist()).encode() for path in folder.rglob("*.parquet")]
+    return b"".join([path.read_bytes() for path in folder.rglob("*") if path.is_file()] + tables)
 
 
 COUNT = 'import pyarrow.parquet as pq; print(len(pq.read_table("{folder}/out/results")))'

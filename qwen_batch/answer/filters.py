@@ -16,11 +16,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.records import Answer
+from qwen_batch.records import Answer, Completion
 
 Action = Literal["flag", "redact", "fail"]
 
 REDACTED = "[redacted]"
+_MARKER = re.compile(re.escape(REDACTED))
+_THINK_TAG = re.compile("(</?think>)")
 FLAG_PREFIX = "filter:"
 # Chinese and Japanese with their extensions, Thai, Lao, Khmer, Burmese: written without spaces.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -47,22 +49,43 @@ class Folded:
 
 
 class AnswerFilter:
-    """Applies rules to answers and thoughts."""
+    """Applies rules to completions, before they are kept, and to answers and thoughts."""
 
     def __init__(self, words: Sequence[str], patterns: Sequence[str], action: Action) -> None:
         self._rules = (*map(_word_rule, filter(str.strip, words)), *map(_pattern_rule, patterns))
         self._action = action
 
-    def apply(self, answer: Answer) -> Answer:
+    def seal(self, completion: Completion) -> Completion:
+        """The completion as it may be kept and go on: what is to be redacted is gone from here on, tokens included."""
+        if self._action != "redact" or not self._rules:
+            return completion
+        pieces = _THINK_TAG.split(completion.text)  # every other one is a tag, which is no text of the model's
+        found = [[] if index % 2 else self._find(piece) for index, piece in enumerate(pieces)]
+        hits = {name: None for spans in found for _, _, name in spans}
+        if not hits:
+            return completion
+        return replace(
+            completion,
+            text="".join(_redact(piece, spans) for piece, spans in zip(pieces, found, strict=True)),
+            token_ids=(-1,) * len(completion.token_ids),
+            redacted=tuple(dict.fromkeys((*completion.redacted, *hits))),
+        )
+
+    def accepts(self, completion: Completion) -> bool:
+        """Whether a kept completion lacks nothing that would not be redacted today."""
+        names = {rule.name for rule in self._rules} if self._action == "redact" else set()
+        return names.issuperset(completion.redacted)
+
+    def apply(self, answer: Answer, redacted: Sequence[str] = ()) -> Answer:
         """The answer with a flag for each rule that it breaks, and without those places when they are redacted.
 
-        Raises DocumentError when such an answer is to fail.
+        redacted: rules that completions broke which led to it. Raises DocumentError when such an answer is to fail.
         """
         if not self._rules:  # folding texts costs as much as all else that is done with an answer
             return answer
         texts = [answer.text, answer.thinking or ""]
         found = [self._find(text) for text in texts]
-        hits = {name: None for spans in found for _, _, name in spans}
+        hits = dict.fromkeys((*redacted, *(name for spans in found for _, _, name in spans)))
         if not hits:
             return answer
         if self._action == "fail":
@@ -74,14 +97,16 @@ class AnswerFilter:
         return replace(answer, text=text, thinking=thinking or None, flags=flags)
 
     def _find(self, text: str) -> list[tuple[int, int, str]]:
-        """(start, end, rule) in the original text."""
+        """(start, end, rule) in the original text. What was redacted before is left alone."""
         folded = fold(text)
-        return [
+        markers = [match.span() for match in _MARKER.finditer(text)] if self._action == "redact" else []
+        spans = [
             (folded.starts[match.start()], folded.ends[match.end() - 1], rule.name)
             for rule in self._rules
             for match in rule.pattern.finditer(folded.text)
             if match.end() > match.start()
         ]
+        return [span for span in spans if not any(start <= span[0] and span[1] <= end for start, end in markers)]
 
 
 def fold(text: str) -> Folded:

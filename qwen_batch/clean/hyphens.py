@@ -70,10 +70,9 @@ def join_texts(before: str, after: str, vocabulary: Vocabulary) -> str:
 
 def glue_between(before: str, after: str, vocabulary: Vocabulary) -> tuple[str, int]:
     """(what stands between, how many characters of `before` stay)."""
-    last = _LAST.search(before[-80:])
-    if before[-1] in HYPHENS and last:
+    if before[-1] in HYPHENS and (last := _LAST.search(before[-80:])):
         return _at_hyphen(last[1], before, after, vocabulary)
-    if _ADDRESS.search(before[-200:].split(" ")[-1]) and before[-1] in "/-_=&?":
+    if before[-1] in "/-_=&?" and _ADDRESS.search(before[-200:].split(" ")[-1]):
         return "", len(before)
     return "" if joins_without_space(before[-1], after[0]) else " ", len(before)
 

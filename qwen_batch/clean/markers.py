@@ -27,6 +27,7 @@ _SENTENCE_END = re.compile(r"[.!?;:。！？；：︰…][\"'”’»」』)）\
 _CODE_START = re.compile(r"[$#%>]\s|//|/\*|<[/?!a-zA-Z]|\||```|[-+]{3}\s|@@|\.\.\s")
 _CODE_SIGNS = re.compile(r"[{}<>=$|\\#&*_^~`@]")
 _NUMERIC = re.compile(r"[-–+(]?[$€£¥￥]?\d[\d,.]*[%)]?")
+_DIGIT = re.compile(r"\d")
 _MARK_WITH_GAP = re.compile(r"(?:[^\w\s]{1,2}|\(?\w{1,4}[.)]|\d+(?:\.\d+)+)\s{3,}")  # of a list item
 _LEADERS = re.compile(r"(?:[.·…]\s?){4,}\s*(?:\d+|[ivxlc]+)?$")
 
@@ -66,7 +67,7 @@ def looks_like_code(text: str) -> bool:
 
 def has_columns(text: str) -> bool:
     """Whether a line has a wide gap other than the one after the mark of a list item."""
-    return COLUMN_GAP in _MARK_WITH_GAP.sub("", text.strip(), count=1)
+    return COLUMN_GAP in text and COLUMN_GAP in _MARK_WITH_GAP.sub("", text.strip(), count=1)
 
 
 def is_stretched(text: str) -> bool:
@@ -82,6 +83,8 @@ def is_tabular(text: str) -> bool:
     """A row of columns: wide gaps, leaders to a page number, or mostly numbers."""
     if has_columns(text) or _LEADERS.search(text[-60:]):
         return True
+    if not _DIGIT.search(text):
+        return False
     words = text.split()
     numbers = sum(bool(_NUMERIC.fullmatch(word)) for word in words) if len(words) < 60 else 0
     return numbers >= 2 and numbers >= 0.4 * len(words)

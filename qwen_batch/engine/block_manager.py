@@ -1,14 +1,16 @@
 """Who has which block of KV memory: the free list, the prefix tree, and the sequences' own blocks.
 
 A block is in exactly one of three places: free; a node of the prefix tree; or owned by one sequence. `check` proves it.
+Nodes that nobody uses give way when room is needed, except those that are held: sequences that wait begin with them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 
-from qwen_batch.engine.prefix_tree import PrefixTree
+from qwen_batch.engine.prefix_tree import Node, PrefixTree
 from qwen_batch.engine.sequence import Sequence
 
 
@@ -20,7 +22,8 @@ class BlockManager:
         self.block_size = block_size
         self.shares_prefixes = share_prefixes
         self._free = list(range(num_blocks - 1, -1, -1))  # taken from the end: low numbers first, used again soon
-        self._tree = PrefixTree(block_size)
+        self._tree = PrefixTree()
+        self._held: dict[int, Node] = {}  # by chain hash; a held node counts one user more
 
     @property
     def num_available(self) -> int:
@@ -39,7 +42,8 @@ class BlockManager:
         assert not sequence.block_table
         if not self.shares_prefixes:
             return
-        sequence.nodes = self._tree.match(sequence.token_ids[:-1])
+        num_blocks = (len(sequence.token_ids) - 1) // self.block_size
+        sequence.nodes = self._tree.match(islice(sequence.block_keys(self.block_size, num_blocks), num_blocks))
         self._tree.acquire(sequence.nodes)
         sequence.block_table = [node.block_id for node in sequence.nodes]
         sequence.num_computed_tokens = len(sequence.nodes) * self.block_size
@@ -48,15 +52,19 @@ class BlockManager:
         """Whether the next `num_tokens` tokens of the sequence find room."""
         return self.missing(sequence, num_tokens) <= self.num_available
 
+    def grow(self, sequence: Sequence, num_tokens: int) -> None:
+        """Give the sequence room for its next `num_tokens` tokens; needs can_grow."""
+        missing = self.missing(sequence, num_tokens)
+        if missing > len(self._free):
+            self._free.extend(reversed(self._tree.evict(missing - len(self._free))))
+        if missing:
+            sequence.block_table += self._free[: -missing - 1 : -1]
+            del self._free[-missing:]
+
     def missing(self, sequence: Sequence, num_tokens: int) -> int:
         """Blocks that the next `num_tokens` tokens of the sequence need beyond those that it has."""
         wanted = self.blocks_for(sequence.num_computed_tokens + num_tokens)
         return max(0, wanted - len(sequence.block_table))
-
-    def grow(self, sequence: Sequence, num_tokens: int) -> None:
-        """Give the sequence room for its next `num_tokens` tokens; needs can_grow."""
-        for _ in range(self.missing(sequence, num_tokens)):
-            sequence.block_table.append(self._free.pop() if self._free else self._tree.evict())
 
     def share(self, sequence: Sequence, num_tokens: int | None = None) -> None:
         """Put the sequence's full computed blocks into the tree, so that others find them.
@@ -66,28 +74,68 @@ class BlockManager:
         """
         if not self.shares_prefixes:
             return
-        size, table = self.block_size, sequence.block_table
-        num_tokens = sequence.num_computed_tokens if num_tokens is None else num_tokens
-        for index in range(len(sequence.nodes), num_tokens // size):
-            parent = sequence.nodes[-1] if sequence.nodes else None
-            node = self._tree.insert(parent, sequence.token_ids[index * size : (index + 1) * size], table[index])
+        num_full = (sequence.num_computed_tokens if num_tokens is None else num_tokens) // self.block_size
+        if num_full == len(sequence.nodes):
+            return
+        table, nodes = sequence.block_table, sequence.nodes
+        keys = sequence.block_keys(self.block_size, num_full)
+        for index in range(len(nodes), num_full):
+            node = self._tree.insert(nodes[-1] if nodes else None, keys[index], table[index])
             if node.block_id != table[index]:
                 self._free.append(table[index])
                 table[index] = node.block_id
-            sequence.nodes.append(node)
+            nodes.append(node)
 
-    def release(self, sequence: Sequence) -> None:
-        """Take back all blocks of a sequence; shared ones stay in the tree until their room is needed."""
+    def release(self, sequence: Sequence, num_wanted: int = 0) -> None:
+        """Take back all blocks of a sequence; shared ones stay in the tree until their room is needed.
+
+        The first `num_wanted` blocks are held until `unhold`: somebody who waits begins with them.
+        """
+        hashes = sequence.block_hashes or ()
+        for index in range(min(num_wanted, len(sequence.nodes)) - 1, -1, -1):
+            if hashes[index] in self._held:  # then all before it are, too
+                break
+            self._held[hashes[index]] = sequence.nodes[index]
+            self._tree.acquire([sequence.nodes[index]])
         self._free.extend(reversed(sequence.block_table[len(sequence.nodes) :]))
         self._tree.release(sequence.nodes)
         sequence.nodes = []
         sequence.block_table = []
         sequence.num_computed_tokens = 0
 
+    def unhold(self, hashes: Iterable[int]) -> None:
+        """Nobody who waits begins with these blocks, which lead on from one another, any more."""
+        held: list[Node] = []
+        for chain in hashes:
+            node = self._held.pop(chain, None)
+            if node is None:  # then nothing behind it is held, either
+                break
+            held.append(node)
+        if held:
+            self._tree.release(held)
+
+    def unhold_all(self) -> bool:
+        """Let everything go that is held; False when nothing was."""
+        held = list(self._held.values())
+        self._held.clear()
+        self._tree.release(held)
+        return bool(held)
+
     def evict_unused(self) -> None:
         """Free every block that only the prefix tree holds."""
-        while self._tree.num_unused:
-            self._free.append(self._tree.evict())
+        self._free.extend(self._tree.evict(self._tree.num_unused))
+
+    def fragmentation(self, sequences: Iterable[Sequence]) -> float:
+        """Share of the slots in the blocks of these sequences that hold no token; shared blocks count once."""
+        empty = own = 0
+        shared: set[int] = set()
+        for s in sequences:
+            num_own = len(s.block_table) - len(s.nodes)
+            own += num_own
+            empty += num_own * self.block_size - (s.num_computed_tokens - len(s.nodes) * self.block_size)
+            shared.update(node.block_id for node in s.nodes)
+        slots = (own + len(shared)) * self.block_size
+        return empty / slots if slots else 0.0
 
     def check(self, sequences: Iterable[Sequence]) -> None:
         """Raise AssertionError unless every block is in exactly one place and the users are counted right."""
@@ -97,6 +145,7 @@ class BlockManager:
         places = Counter([*self._free, *owned, *(node.block_id for node in nodes)])
         assert places == Counter(range(self.num_blocks)), f"blocks lost or held twice: {places}"
         users = Counter(id(node) for s in sequences for node in s.nodes)
+        users.update(id(node) for node in self._held.values())
         assert all(node.num_users == users[id(node)] for node in nodes), "users of shared blocks are miscounted"
         assert sum(users.values()) == sum(node.num_users for node in nodes), "a sequence uses a block that was evicted"
         assert self._tree.num_unused == sum(not node.num_users for node in nodes), "unused blocks are miscounted"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -18,6 +18,7 @@ from qwen_batch.model.native_library import NativeLibrary, can_run, load_native
 
 Device = Literal["auto", "cpu", "cuda"]
 DType = Literal["auto", "float32", "bfloat16", "float16"]
+WeightsForm = Literal["auto", "int8"]
 Backend = Literal["auto", "torch", "native", "triton"]
 # Share of the memory that is free after the weights are loaded: the readers and the page cache need room too.
 CPU_KV_SHARE = 0.25
@@ -29,6 +30,7 @@ class EngineConfig:
 
     device: Device = "auto"
     dtype: DType = "auto"
+    weights: WeightsForm = "auto"  # int8: the layers' products, activations too
     backend: Backend = "auto"  # what computes between the matrix products
     threads: int | None = None  # CPU threads; None: torch's own choice
     block_size: int = 16  # tokens
@@ -37,12 +39,21 @@ class EngineConfig:
     gpu_memory: float = 0.9  # share of a card that weights, steps and keys and values may take together
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 2048
+    measure_steps: bool = False  # choose max_num_batched_tokens by measuring the device: what `auto` stands for
     max_model_len: int | None = None  # tokens; None: the model's window
     share_prefixes: bool = True
     overlap: bool | Literal["auto"] = "auto"  # prepare a step while the device computes the one before; auto: on CUDA
     cuda_graphs: bool = True  # with the triton backend on CUDA
     deterministic: bool = False  # the same bytes whatever the batch
-    output_reserve: float = 1.0  # share of max_tokens for which admission keeps blocks; below 1 may preempt
+    output_reserve: float = 1.0  # share of the answers for whose length admission keeps blocks; below 1 may preempt
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> EngineConfig:
+        """As in a job file, where max_num_batched_tokens may be `auto`."""
+        if options.get("max_num_batched_tokens") == "auto":
+            kept = {name: value for name, value in options.items() if name != "max_num_batched_tokens"}
+            return cls(**kept, measure_steps=True)
+        return cls(**options)
 
     def __post_init__(self) -> None:
         for name in ("block_size", "max_num_seqs", "max_num_batched_tokens"):
@@ -56,6 +67,8 @@ class EngineConfig:
             raise UsageError(f"engine: device {self.device!r} is not one of auto, cpu, cuda")
         if self.backend not in ("auto", "torch", "native", "triton"):
             raise UsageError(f"engine: backend {self.backend!r} is not one of auto, torch, native, triton")
+        if self.weights not in ("auto", "int8"):
+            raise UsageError(f"engine: weights {self.weights!r} is not one of auto, int8")
         if self.dtype not in ("auto", *_DTYPES):
             raise UsageError(f"engine: dtype {self.dtype!r} is not one of auto, {', '.join(_DTYPES)}")
 

@@ -10,11 +10,14 @@ sequence has ended. What was computed for it meanwhile is thrown away.
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +34,14 @@ from qwen_batch.engine.config import (
     resolve_num_blocks,
     resolve_overlap,
 )
+from qwen_batch.engine.estimate import padded_efficiency
+from qwen_batch.engine.measure import StepTimes, step_times
 from qwen_batch.engine.memory import CudaMeter, measure_kv_pool
 from qwen_batch.engine.runner import Flight, Launched, Runner
-from qwen_batch.engine.scheduler import Scheduler
+from qwen_batch.engine.scheduler import Piece, Scheduler
 from qwen_batch.engine.sequence import PENDING, failed
 from qwen_batch.engine.sequence import Sequence as EngineSequence
-from qwen_batch.engine.shrink import BatchLimits, is_out_of_memory
+from qwen_batch.engine.shrink import MAX_FAILURES, BatchLimits, is_out_of_memory
 from qwen_batch.errors import UsageError
 from qwen_batch.model.config import read_config
 from qwen_batch.model.decoder import Decoder
@@ -46,6 +51,7 @@ from qwen_batch.model.tokenizer import ChatTokenizer
 from qwen_batch.records import Completion, FinishReason, Request, SamplingParams
 
 Prompt = str | Sequence[int]
+FRAGMENTATION_STEPS = 32  # between looks at how full the blocks are
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,9 @@ class EngineStats:
     num_used_blocks: int
     num_steps: int
     num_preemptions: int
+    max_num_running: int  # sequences that ran at once
+    max_fragmentation: float  # share of the slots of blocks in use that held no token, seen every few steps
+    num_recomputed_tokens: int  # computed again after a preemption
     num_computed_tokens: int  # through the model, prompts and outputs
     num_cached_tokens: int  # prompt tokens that did not have to be computed
     num_discarded_tokens: int = 0  # computed besides, for sequences that had ended one step before
@@ -98,10 +107,13 @@ class Engine:
             output_reserve=config.output_reserve,
         )
         self._limits = BatchLimits(self._scheduler)
+        self._step_times: StepTimes | None = None  # where the step's size was chosen by them
         self._overlaps = resolve_overlap(config.overlap, self.device)
-        self._flight: Flight | None = None  # launched and not landed
+        self._flights: list[Flight] = []  # launched and not landed: one between steps where they overlap
         self._refused: list[Completion] = []
         self._active_ids: set[str] = set()
+        self._lengths: Counter[int] = Counter()  # of finished sequences, in tokens
+        self._max_fragmentation = 0.0
         self._num_steps = self._num_computed_tokens = self._num_cached_tokens = self._num_discarded_tokens = 0
         self._device_seconds = self._last_landed = 0.0
 
@@ -116,7 +128,7 @@ class Engine:
             known = ", ".join(EngineConfig.__dataclass_fields__)
             raise UsageError(f"Engine.load: unknown option {unknown[0]!r}; known: {known}")
         files = resolve_model(model, revision, report=lambda message: None)
-        return cls.load_folder(files.folder, EngineConfig(**options))
+        return cls.load_folder(files.folder, EngineConfig.from_options(options))
 
     @classmethod
     def load_folder(cls, folder: Path, config: EngineConfig) -> Engine:
@@ -127,24 +139,37 @@ class Engine:
         dtype = resolve_dtype(config.dtype, device)
         native, backend = resolve_backend(config.backend, read_config(folder), dtype, device, config.block_size)
         decoder = Decoder.load(
-            folder, dtype, device, native, use_triton=backend == "triton", deterministic=config.deterministic
+            folder,
+            dtype,
+            device,
+            native,
+            use_triton=backend == "triton",
+            deterministic=config.deterministic,
+            int8=config.weights == "int8",
         )
-        return cls(decoder, ChatTokenizer.load(folder), config, backend)
+        times = step_times(decoder, backend, config.block_size) if config.measure_steps else None
+        if times is not None:
+            config = dataclasses.replace(config, max_num_batched_tokens=times.choose(), measure_steps=False)
+        engine = cls(decoder, ChatTokenizer.load(folder), config, backend)
+        engine._step_times = times
+        return engine
 
     @property
     def precision(self) -> str:
-        """As stored with results, such as `bfloat16`."""
-        return str(self.dtype).removeprefix("torch.")
+        """As stored with results, such as `bfloat16` or `bfloat16-int8`."""
+        return str(self.dtype).removeprefix("torch.") + ("-int8" if self.config.weights == "int8" else "")
 
     def describe(self) -> str:
         """One line on what runs: device, backend, precision, memory."""
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
         extras = ", CUDA graphs" * self.has_graphs + ", overlapping steps" * self._overlaps
         exact = ", deterministic" if self.config.deterministic else ""
-        size, count = self.config.block_size, self._blocks.num_blocks
+        size, num_blocks = self.config.block_size, self._blocks.num_blocks
+        given = f"{self.config.max_num_batched_tokens:,} tokens in a step"
+        steps = given if self._step_times is None else self._step_times.describe()
         return (
             f"device {self.device.type}{threads}, backend {self.backend}{extras}, {self.precision}{exact}, "
-            f"window {self.max_model_len:,} tokens, KV memory {count:,} blocks of {size} tokens"
+            f"window {self.max_model_len:,} tokens, KV memory {num_blocks:,} blocks of {size} tokens, {steps}"
         )
 
     @property
@@ -157,6 +182,11 @@ class Engine:
         return self._scheduler.num_waiting
 
     @property
+    def wants_more(self) -> bool:
+        """Whether planning is helped by more waiting requests; they may be added all the same."""
+        return self._scheduler.wants_more
+
+    @property
     def stats(self) -> EngineStats:
         return EngineStats(
             num_running=len(self._scheduler.running),
@@ -165,10 +195,25 @@ class Engine:
             num_used_blocks=self._blocks.num_used,
             num_steps=self._num_steps,
             num_preemptions=self._scheduler.num_preemptions,
+            max_num_running=self._scheduler.max_num_running,
+            max_fragmentation=self._max_fragmentation,
+            num_recomputed_tokens=self._scheduler.num_recomputed_tokens,
             num_computed_tokens=self._num_computed_tokens,
             num_cached_tokens=self._num_cached_tokens,
             num_discarded_tokens=self._num_discarded_tokens,
             device_seconds=self._device_seconds,
+        )
+
+    def report(self) -> str:
+        """One line on how planning went so far."""
+        stats = self.stats
+        useful = stats.num_computed_tokens - stats.num_recomputed_tokens
+        padded = padded_efficiency(self._lengths.elements(), self.config.max_num_seqs)
+        return (
+            f"{stats.num_steps:,} steps, at most {stats.max_num_running} requests at once; "
+            f"{stats.num_computed_tokens:,} tokens computed ({useful / max(1, stats.num_computed_tokens):.1%} useful; "
+            f"padded batches: {padded:.0%}), {stats.num_cached_tokens:,} shared; {stats.num_preemptions} preemptions; "
+            f"at most {stats.max_fragmentation:.1%} of the KV slots in use empty"
         )
 
     def generate(
@@ -192,15 +237,20 @@ class Engine:
         return [done[request.request_id] for request in requests]
 
     def stream(self, requests: Iterable[Request]) -> Iterator[Completion]:
-        """Yield each completion as it finishes. Requests are pulled as there is room, so they may be a generator."""
-        source, exhausted = iter(requests), False
+        """Yield each completion as it finishes. Requests are pulled as planning wants them, so they may be a generator.
+
+        Before each step at most two batches come from a generator, which may take its time; a list is looked through
+        as far as planning wants.
+        """
+        source = iter(requests)
+        at_once = None if isinstance(requests, Sized) else 2 * self.config.max_num_seqs
         try:
             while True:
-                while not exhausted and self._scheduler.num_waiting < 2 * self.config.max_num_seqs:
-                    request = next(source, None)
-                    exhausted = request is None
-                    if request is not None:
-                        self.add(request)
+                for _ in range(at_once) if at_once else count():
+                    request = next(source, None) if self.wants_more else None
+                    if request is None:
+                        break
+                    self.add(request)
                 if not self.has_unfinished:
                     return
                 yield from self.step()
@@ -225,38 +275,55 @@ class Engine:
     def step(self) -> list[Completion]:
         """Compute one step and return what finished; where steps overlap, what finished in the step before."""
         done, self._refused = self._refused, []
-        if self._flight is not None and self._scheduler.may_preempt:
+        if self._flights and self._scheduler.may_preempt:
             done += self._land()  # a sequence that has ended meanwhile gives its blocks back, and none is taken out
-        launched = None
         pieces = self._scheduler.schedule()
         if pieces:
-            try:
-                launched = self._runner.launch(pieces, self._flight)
-            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                done += [*self._land(), *self._shrink()]  # nothing was computed
-            else:
-                self._limits.step_went_well()
-                _advance(launched.pieces)
+            done += self._launch(pieces)
             self._num_steps += 1
-        done += self._land()
-        self._flight = launched
-        if not self._overlaps:
+        while len(self._flights) > (1 if self._overlaps and pieces else 0):
             done += self._land()
+        if pieces and self._num_steps % FRAGMENTATION_STEPS == 1:
+            empty = self._blocks.fragmentation(self._scheduler.running)
+            self._max_fragmentation = max(self._max_fragmentation, empty)
         self._active_ids.difference_update(completion.request_id for completion in done)
         return done
 
+    def _launch(self, pieces: Sequence[Piece]) -> list[Completion]:
+        """Hand a step to the device. Where that fails, the step before lands first, and is not to blame."""
+        try:
+            flight = self._runner.launch(pieces, self._flights[-1] if self._flights else None)
+        except Exception as error:  # whatever it is, it must cost as few documents as it can
+            done = [completion for _ in self._flights[:] for completion in self._land()]
+            if self._scheduler.running:  # or else the step was of sequences that had ended, or lost their tokens
+                done += self._recover(error, len(pieces))
+            return done
+        _advance(flight.pieces)
+        self._flights.append(flight)
+        return []
+
     def _land(self) -> list[Completion]:
-        """Read the tokens of the step that is under way, if one is, and return what finished in it."""
-        flight, self._flight = self._flight, None
-        if flight is None:
+        """Read the tokens of the step that was launched first, if one is under way; what finished in it."""
+        if not self._flights:
             return []
-        tokens, now = iter(flight.read()), time.monotonic()
+        flight = self._flights[0]
+        try:
+            tokens = iter(flight.read())
+        except Exception as error:  # of a kernel, say, that CUDA tells when it is waited for
+            _take_back(self._flights)
+            self._flights.clear()
+            return self._recover(error, len(flight.pieces))
+        del self._flights[0]
+        self._limits.step_went_well()
+        now = time.monotonic()
         self._device_seconds += now - max(flight.started, self._last_landed)  # not before the step before was done
         self._last_landed = now
         landed = [self._arrive(piece, next(tokens) if piece.reaches_end else None) for piece in flight.pieces]
         return [completion for completion in landed if completion is not None]
+
+    def _recover(self, error: Exception, num_pieces: int) -> list[Completion]:
+        """After a step that failed, with no other under way. All that run are computed again, or are given up."""
+        return self._shrink() if is_out_of_memory(error) else self._search(error, num_pieces)
 
     def _shrink(self) -> list[Completion]:
         """After a step without enough memory: smaller steps, or the failure of the one that cannot be made smaller."""
@@ -272,10 +339,49 @@ class Engine:
         self._runner.give_memory_back()
         return failures
 
+    def _search(self, error: Exception, num_pieces: int) -> list[Completion]:
+        """After a step that failed: fewer sequences in the next ones, or the failure of the one that is to blame.
+
+        num_pieces: in the step; some may have ended since. Raises the error when it is the engine that is broken.
+        """
+        running = self._scheduler.running
+        is_alone = len(running) == num_pieces == 1
+        if is_alone and running[0].num_failures + 1 >= MAX_FAILURES:
+            completion = self._give_up(running[0], error)
+            self._check_alive(error)
+            self._limits.found()
+            return [completion]
+        for sequence in running if is_alone else ():
+            sequence.num_failures += 1
+        self._limits.search(len(running), error)
+        self._scheduler.preempt_all()
+        return []
+
+    def _give_up(self, sequence: EngineSequence, error: Exception) -> Completion:
+        if sequence.token_ids[-1] == PENDING:  # of the step that is under way
+            sequence.token_ids.pop()
+        if sequence in self._scheduler.running:
+            self._scheduler.finish(sequence)
+        sequence.is_finished = True
+        return failed(sequence.request, "generate_failed", f"the model failed on it: {error!r:.300}")
+
+    def _check_alive(self, error: Exception) -> None:
+        """Raise the error when not even a prompt of one token can be computed."""
+        probe = EngineSequence(Request("probe", [min(self.tokenizer.eos_token_ids, default=0)]), None)
+        if not self._blocks.num_available:
+            self._blocks.unhold_all()
+        self._blocks.grow(probe, 1)
+        try:
+            self._runner.run([Piece(probe, 1)])
+        except Exception:
+            raise error from None
+        finally:
+            self._blocks.release(probe)
+
     def drop_all(self) -> None:
         """Forget every request; blocks of shared prefixes stay for the next ones."""
         self._scheduler.drop_all()
-        self._flight = None
+        self._flights.clear()
         self._refused.clear()
         self._active_ids.clear()
 
@@ -310,11 +416,17 @@ class Engine:
 
     def _arrive(self, piece: Launched, token: int | None) -> Completion | None:
         """Note what the step computed for one sequence; its completion when that ended it."""
-        sequence = piece.sequence
-        if sequence.is_finished:
+        if piece.sequence.is_finished:
             self._num_discarded_tokens += piece.num_tokens
             return None
         self._num_computed_tokens += piece.num_tokens
+        try:
+            return self._accept(piece, token)
+        except Exception as error:  # of the tokenizer, say: it is this sequence's alone
+            return self._give_up(piece.sequence, error)
+
+    def _accept(self, piece: Launched, token: int | None) -> Completion | None:
+        sequence = piece.sequence
         if piece.reaches_end:
             if token is None:  # broken keys and values must not be shared
                 del sequence.token_ids[piece.num_computed_tokens :]
@@ -344,6 +456,7 @@ class Engine:
         self._scheduler.finish(sequence)
         sequence.is_finished = True
         self._num_cached_tokens += sequence.num_cached_tokens
+        self._lengths[len(sequence.token_ids)] += 1
         output = sequence.output_ids
         return Completion(
             request_id=sequence.request.request_id,
@@ -372,6 +485,14 @@ def _advance(pieces: Iterable[Launched]) -> None:
         sequence.num_computed_tokens = piece.num_computed_tokens
         if piece.reaches_end and sequence.num_output_tokens + 1 < sequence.request.sampling.max_tokens:
             sequence.token_ids.append(PENDING)  # after the last token that it may have, nothing more is scheduled
+
+
+def _take_back(flights: Sequence[Flight]) -> None:
+    """Let sequences stand as before these steps, whose tokens are lost."""
+    for piece in (piece for flight in reversed(flights) for piece in flight.pieces if not piece.sequence.is_finished):
+        piece.sequence.num_computed_tokens = piece.num_computed_tokens - piece.num_tokens
+        if piece.reaches_end:
+            del piece.sequence.token_ids[piece.num_computed_tokens :]
 
 
 def _cut_before_stop(text: str, params: SamplingParams) -> str:

@@ -83,6 +83,10 @@ class Runner:
         rows = {sequence: row for row, sequence in enumerate(ends)}
         return Flight(tuple(map(Launched.of, pieces)), Unread(tokens, rows), landing, landed, started)
 
+    def run(self, pieces: Pieces[Piece]) -> list[int | None]:
+        """A step by itself: the tokens (None: the logits had a NaN) of its pieces that reach their sequences' ends."""
+        return self.launch(pieces).read()
+
     def give_memory_back(self) -> None:
         """What is kept from step to step; the next ones, which are smaller, take what they need."""
         self._decoder.workspace.clear()

@@ -1,9 +1,13 @@
-"""What the engine does when the device has no memory left in the middle of a step.
+"""What the engine does when a step fails.
 
-The step's sequences give their blocks back and are computed again, with half the sequences and half the tokens in a
-step. A sequence that does not fit even alone, in the smallest pieces, fails. After a while without trouble the limits
-double again, up to what was configured, and after each new trouble that while is twice as long, so that a night is
-neither spent at the smallest size nor in going up and down.
+When the device has no memory left: the step's sequences give their blocks back and are computed again, with half the
+sequences and half the tokens in a step. A sequence that does not fit even alone, in the smallest pieces, fails. After a
+while without trouble the limits double again, up to what was configured, and after each new trouble that while is twice
+as long, so that a night is neither spent at the smallest size nor in going up and down.
+
+When anything else goes wrong: the same with half the sequences, until a step with one sequence fails. That one is tried
+once more, and then fails if the model still answers a prompt of one token; else the engine itself is broken, and the
+error ends the run.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 MIN_BATCHED_TOKENS = 16  # of a step; smaller pieces save nothing beside the weights
 FIRST_PATIENCE_STEPS = 64
+MAX_FAILURES = 2  # of a sequence in a step of its own
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -55,6 +60,21 @@ class BatchLimits:
             scheduler.max_num_batched_tokens,
             extra={"event": "out_of_memory"},
         )
+
+    def search(self, num_running: int, error: Exception) -> None:
+        """At most half of so many sequences: one of them makes steps fail, and nobody knows which."""
+        scheduler = self._scheduler
+        self._set(max(1, num_running // 2), scheduler.max_num_batched_tokens)
+        logger.warning(
+            "a step failed (%r): going on with at most %d sequences in a step, to find out whose fault it is",
+            error,
+            scheduler.max_num_seqs,
+            extra={"event": "step_failed"},
+        )
+
+    def found(self) -> None:
+        """Everything as it was configured, after a search."""
+        self._set(*self._full)
 
     def step_went_well(self) -> None:
         """Twice of everything after enough such steps."""

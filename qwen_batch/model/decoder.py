@@ -17,7 +17,7 @@ from qwen_batch.model.attention import StepInput
 from qwen_batch.model.backend import StepBackend, TorchBackend
 from qwen_batch.model.config import ModelConfig, read_config
 from qwen_batch.model.kv_cache import KVCache
-from qwen_batch.model.linear import apply_linear
+from qwen_batch.model.linear import NativeLinear, apply_linear
 from qwen_batch.model.native import NativeBackend
 from qwen_batch.model.native_layers import NativeLayers
 from qwen_batch.model.native_library import NativeLibrary
@@ -69,17 +69,19 @@ class Decoder:
         *,
         use_triton: bool = False,
         deterministic: bool = False,
+        int8: bool = False,
     ) -> Decoder:
         """From a folder in Hugging Face form. Raises ModelError."""
         config = read_config(folder)
-        weights = load_weights(folder, config, dtype, device, native)
+        weights = load_weights(folder, config, dtype, device, native, int8=int8)
         return cls(config, weights, native, use_triton=use_triton, deterministic=deterministic)
 
     @torch.inference_mode()
     def forward(self, step: StepInput, cache: KVCache) -> Tensor:
-        """One step: stores the new keys and values and returns logits [num_rows, vocab] in the model's dtype."""
+        """One step: stores the new keys and values; -> logits [num_rows, vocab] in the model's dtype or float32."""
         if self._layers is not None:
-            return self.weights.head(self._layers.run(step, cache))
+            rows, head = self._layers.run(step, cache), self.weights.head
+            return head.wide(rows) if isinstance(head, NativeLinear) else head(rows)
         return self.compute(step.token_ids, step.logit_indices, self._backend(step, cache), self.workspace)
 
     @torch.inference_mode()

@@ -77,12 +77,31 @@ class NativeLinear:
         product = Product(packed.data_ptr(), None if bias is None else bias.data_ptr(), None, inputs, outputs)
         return cls(library, (packed,) if bias is None else (packed, bias), product)
 
+    @classmethod
+    def pack_int8(cls, library: NativeLibrary, weight: Tensor, bias: Tensor | None) -> NativeLinear:
+        """The weight rounded to int8, with a scale for each output: its largest value becomes 127."""
+        outputs, inputs = weight.shape
+        wide = weight.float()
+        scales = wide.abs().amax(dim=1).clamp_min(1e-30) / 127
+        packed = library.pack_int8((wide / scales[:, None]).round_().to(torch.int8))
+        pointers = packed.data_ptr(), None if bias is None else bias.data_ptr(), scales.data_ptr()
+        tensors = (packed, scales) if bias is None else (packed, scales, bias)
+        return cls(library, tensors, Product(*pointers, inputs, outputs))
+
     def __call__(self, x: Tensor) -> Tensor:
         return self.library.multiply(self.product, x)
 
+    def wide(self, x: Tensor) -> Tensor:
+        """The same in float32: logits that are rounded to bfloat16 tie, and the first of equals is another token."""
+        return self.library.multiply(self.product, x, wide=True)
 
-def make_linear(weight: Tensor, bias: Tensor | None = None, native: NativeLibrary | None = None) -> Linear:
-    """In the form that is known to be fastest on this machine."""
+
+def make_linear(
+    weight: Tensor, bias: Tensor | None = None, native: NativeLibrary | None = None, *, int8: bool = False
+) -> Linear:
+    """In the form that is known to be fastest on this machine; with `int8`, rounded where the library takes it."""
+    if int8 and native is not None and native.can_multiply_int8(weight):
+        return NativeLinear.pack_int8(native, weight, bias)
     if native is not None and native.can_multiply(weight) and not _has_matrix_unit():
         return NativeLinear.pack(native, weight, bias)
     if not can_pack(weight):

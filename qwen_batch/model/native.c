@@ -25,6 +25,21 @@ INLINE float exp_negative(float x) {
     return p * scale;
 }
 
+/* out = x / rms(x) * weight, x in floats. All [rows, size]. */
+void rms_norm_rows(const float *x, const T *weight, T *out, int64_t rows, int64_t size, float eps) {
+#pragma omp parallel for schedule(static)
+    for (int64_t row = 0; row < rows; row++) {
+        const float *from = x + row * size;
+        T *to = out + row * size;
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = 0; i < size; i++) sum += from[i] * from[i];
+        float scale = 1.0f / sqrtf(sum / size + eps);
+#pragma omp simd
+        for (int64_t i = 0; i < size; i++) to[i] = store(from[i] * scale * load(weight[i]));
+    }
+}
+
 /* residual += delta (where there is one), then out = residual / rms(residual) * weight. All [rows, size]. */
 void add_rms_norm(T *residual, const T *delta, const T *weight, T *out, int64_t rows, int64_t size, float eps) {
 #pragma omp parallel for schedule(static)
@@ -220,21 +235,21 @@ void attend_decode(const T *qkv, int64_t width, const int64_t *tokens, const int
 }
 
 /* The largest of each row of logits [rows, size]: where it stands, or -1 where the row holds a NaN. */
-void argmax_rows(const T *logits, int64_t *out, int64_t rows, int64_t size) {
+void argmax_rows(const float *logits, int64_t *out, int64_t rows, int64_t size) {
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < rows; row++) {
-        const T *x = logits + row * size;
+        const float *x = logits + row * size;
         float best = -INFINITY;
         int broken = 0;
         int64_t at = size;
 #pragma omp simd reduction(max : best) reduction(| : broken)
         for (int64_t i = 0; i < size; i++) {
-            float value = load(x[i]);
+            float value = x[i];
             best = value > best ? value : best;
             broken |= value != value;
         }
         for (int64_t i = 0; i < size && at == size; i++)
-            if (load(x[i]) == best) at = i;
+            if (x[i] == best) at = i;
         out[row] = broken || at == size ? -1 : at;
     }
 }

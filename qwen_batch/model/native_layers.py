@@ -16,7 +16,7 @@ from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.linear import NativeLinear
 from qwen_batch.model.native_attention import VectorAttention
-from qwen_batch.model.native_library import Buffers, Layer, Model, NativeLibrary
+from qwen_batch.model.native_library import GROUP, Buffers, Layer, Model, NativeLibrary
 from qwen_batch.model.rope import Rope
 from qwen_batch.model.weights import LayerWeights, Weights
 
@@ -98,12 +98,13 @@ class NativeLayers:
         self._room = num_tokens
         self.num_grown += 1
         self._tensors = (
+            torch.empty(num_tokens * hidden, dtype=torch.float32),
             *(
                 torch.empty(num_tokens * size, dtype=self._weights.dtype)
-                for size in (hidden, hidden, hidden, qkv, config.q_size, 2 * inner, inner)
+                for size in (hidden, qkv, config.q_size, 2 * inner, inner)
             ),
             torch.empty(num_tokens * max(hidden, inner, config.q_size), dtype=torch.uint8),
-            torch.empty(num_tokens, dtype=torch.float32),
+            torch.empty(num_tokens * max(hidden, inner, config.q_size) // GROUP, dtype=torch.float32),
         )
         self._buffers = Buffers(*(tensor.data_ptr() for tensor in self._tensors))
 

@@ -35,6 +35,7 @@ FLAGS = (
 )
 COMPILE_SECONDS = 120
 MAX_HEAD_DIM, MAX_GROUP = 256, 16  # as in native.c
+GROUP = 64  # activations with one scale, as in native_int8.c
 PANEL = 48  # outputs that stand together in packed weights, as in native_parts.h
 
 _POINTER, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
@@ -48,7 +49,7 @@ _SIGNATURES = {
 _VECTOR_SIGNATURES = {
     "attend": (_POINTER, _INT, _POINTER, _INT, _POINTER, _POINTER, _INT, _INT, _INT, _POINTER),
     "pack_weights": (_POINTER, _POINTER, _INT, _INT),
-    "multiply": (*[_POINTER] * 3, _INT, _POINTER, _POINTER),
+    "multiply": (*[_POINTER] * 4, _INT, _POINTER, _POINTER),
     "run_step": (*[_POINTER] * 7, _INT, _POINTER, _INT, _POINTER),
 }
 _INT8_SIGNATURES = {"pack_int8": (_POINTER, _POINTER, _INT, _INT)}
@@ -96,8 +97,8 @@ class Buffers(ctypes.Structure):
     _fields_ = tuple(
         (name, _POINTER)
         for name in (
-            *("residual", "delta", "normed", "qkv", "mixed", "gate_up", "activated"),
-            *("quantized", "row_scales"),
+            *("residual", "normed", "qkv", "mixed", "gate_up", "activated"),
+            *("quantized", "x_scales"),
         )
     )
 
@@ -113,7 +114,7 @@ class NativeLibrary:
 
     def argmax(self, logits: Tensor) -> Tensor:
         """logits [rows, vocab] -> int64 [rows], -1 for a row with a NaN."""
-        best = torch.empty(len(logits), dtype=torch.int64)
+        logits, best = logits.float(), torch.empty(len(logits), dtype=torch.int64)
         self.functions.argmax_rows(logits.data_ptr(), best.data_ptr(), *logits.shape)
         return best
 
@@ -125,6 +126,10 @@ class NativeLibrary:
         """Whether `pack` and `multiply` take this weight [outputs, inputs]."""
         return self.has_vectors and weight.dtype == self.dtype and weight.shape[1] % 2 == 0
 
+    def can_multiply_int8(self, weight: Tensor) -> bool:
+        """Whether `pack_int8` and `multiply` take this weight once it is rounded."""
+        return self.has_int8 and weight.dtype == self.dtype and weight.shape[1] % GROUP == 0
+
     def pack(self, weight: Tensor) -> Tensor:
         """weight [outputs, inputs] -> the layout that `multiply` computes with."""
         outputs, inputs = weight.shape
@@ -133,19 +138,24 @@ class NativeLibrary:
         return packed
 
     def pack_int8(self, weight: Tensor) -> Tensor:
-        """weight int8 [outputs, inputs], inputs a multiple of 4 -> the layout that `multiply` computes with."""
+        """weight int8 [outputs, inputs], inputs a multiple of GROUP -> the layout that `multiply` computes with."""
         outputs, inputs = weight.shape
-        packed = torch.empty(-(-outputs // PANEL) * PANEL * (inputs // 4 + 1), dtype=torch.int32)
+        words = inputs // GROUP * (GROUP // 4 + 1)
+        packed = torch.empty(-(-outputs // PANEL) * PANEL * words, dtype=torch.int32)
         self.functions.pack_int8(weight.data_ptr(), packed.data_ptr(), outputs, inputs)
         return packed
 
-    def multiply(self, product: Product, x: Tensor) -> Tensor:
-        """x [rows, inputs] -> x W^T + b [rows, outputs]. Each row is the same to the bit whatever the others are."""
+    def multiply(self, product: Product, x: Tensor, *, wide: bool = False) -> Tensor:
+        """x [rows, inputs] -> x W^T + b [rows, outputs], `wide` in float32, else in x's dtype.
+
+        Each row is the same to the bit whatever the others are.
+        """
         rows = len(x)
-        y = torch.empty((rows, product.outputs), dtype=x.dtype)
-        room = torch.empty(x.shape, dtype=torch.uint8), torch.empty(rows, dtype=torch.float32)
+        y = torch.zeros((rows, product.outputs), dtype=torch.float32 if wide else x.dtype)
+        room = torch.empty(x.shape, dtype=torch.uint8), torch.empty(x.numel() // GROUP, dtype=torch.float32)
         pointers = [tensor.data_ptr() for tensor in room]
-        self.functions.multiply(ctypes.byref(product), x.data_ptr(), y.data_ptr(), rows, *pointers)
+        to = (None, y.data_ptr()) if wide else (y.data_ptr(), None)
+        self.functions.multiply(ctypes.byref(product), x.data_ptr(), *to, rows, *pointers)
         return y
 
 

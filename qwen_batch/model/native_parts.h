@@ -5,6 +5,7 @@
 #include "native.h"
 
 /* native.c */
+void rms_norm_rows(const float *x, const T *weight, T *out, int64_t rows, int64_t size, float eps);
 void add_rms_norm(T *residual, const T *delta, const T *weight, T *out, int64_t rows, int64_t size, float eps);
 void silu_mul(const T *gate_up, T *out, int64_t rows, int64_t size);
 void prepare_qkv(T *qkv, const T *q_norm, const T *k_norm, const float *cos, const float *sin, const int64_t *slots,
@@ -44,13 +45,20 @@ void attend(const Plan *plan, int64_t last_layer, const T *qkv, int64_t width, c
 typedef struct {
     const void *packed;
     const T *bias;        /* [outputs], or none */
-    const float *scales;  /* int8: [outputs rounded up to panels]; none for weights of type T */
+    const float *scales;  /* int8: [outputs]; none for weights of type T */
     int64_t inputs, outputs;
 } Product;
 
 /* native_int8.c */
-void multiply_int8(const Product *product, const T *x, T *out, int64_t rows, uint8_t *quantized, float *row_scales);
+void multiply_int8(const Product *product, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized, float *x_scales);
 
-/* out [rows, outputs] = x [rows, inputs] * weights^T + bias. The last two are room for int8: [rows, inputs], [rows]. */
-void multiply(const Product *product, const T *x, T *out, int64_t rows, uint8_t *quantized, float *row_scales);
+/* out [rows, outputs] = x [rows, inputs] * weights^T + bias, or, where there is a `sum`, added to that instead. The last two are room for int8: [rows, inputs],
+ * [rows, inputs / 64]. */
+void multiply(const Product *product, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized, float *x_scales);
+
+/* 16 lanes of a product, where they belong. */
+INLINE void put(T *out, float *sum, int64_t at, __mmask16 mask, __m512 x) {
+    if (sum) _mm512_mask_storeu_ps(sum + at, mask, _mm512_maskz_loadu_ps(mask, sum + at) + x);
+    else store_lanes(out + at, mask, x);
+}
 #endif

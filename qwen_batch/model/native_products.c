@@ -26,7 +26,7 @@ void pack_weights(const T *weights, int32_t *packed, int64_t outputs, int64_t in
         }
 }
 
-INLINE void tile(const T *x, int64_t inputs, const int32_t *panel, const T *bias, T *out, int64_t outputs,
+INLINE void tile(const T *x, int64_t inputs, const int32_t *panel, const T *bias, T *out, float *sum, int64_t outputs,
                  int64_t left, const int rows) {
     __m512 sums[8][3];
 #pragma GCC unroll 8
@@ -51,14 +51,14 @@ INLINE void tile(const T *x, int64_t inputs, const int32_t *panel, const T *bias
         __m512 offset = bias ? load_lanes(bias + 16 * v, mask) : _mm512_setzero_ps();
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++)
-            store_lanes(out + r * outputs + 16 * v, mask, _mm512_add_ps(sums[r][v], offset));
+            put(out, sum, r * outputs + 16 * v, mask, sums[r][v] + offset);
     }
 }
 
-static void stripe(const T *x, int64_t inputs, const int32_t *panel, const T *bias, T *out, int64_t outputs,
-                   int64_t left, int64_t rows) {
-#define TILE(N) tile(x, inputs, panel, bias, out, outputs, left, N)
-    for (; rows >= 8; rows -= 8, x += 8 * inputs, out += 8 * outputs) TILE(8);
+static void stripe(const T *x, int64_t inputs, const int32_t *panel, const T *bias, T *out, float *sum,
+                   int64_t outputs, int64_t left, int64_t rows) {
+#define TILE(N) tile(x, inputs, panel, bias, out, sum, outputs, left, N)
+    for (; rows >= 8; rows -= 8, x += 8 * inputs, out += 8 * outputs, sum = sum ? sum + 8 * outputs : 0) TILE(8);
     switch (rows) {
     case 7: TILE(7); break;
     case 6: TILE(6); break;
@@ -71,7 +71,7 @@ static void stripe(const T *x, int64_t inputs, const int32_t *panel, const T *bi
     }
 }
 
-static void multiply_floats(const Product *p, const T *x, T *out, int64_t rows) {
+static void multiply_floats(const Product *p, const T *x, T *out, float *sum, int64_t rows) {
     int64_t panels = (p->outputs + PANEL - 1) / PANEL, stripes = (rows + STRIPE - 1) / STRIPE;
     const int32_t *packed = p->packed;
 #pragma omp parallel for schedule(dynamic, 1) collapse(2)
@@ -79,13 +79,13 @@ static void multiply_floats(const Product *p, const T *x, T *out, int64_t rows) 
         for (int64_t j = 0; j < panels; j++) {
             int64_t first = i * STRIPE, count = rows - first < STRIPE ? rows - first : STRIPE;
             stripe(x + first * p->inputs, p->inputs, packed + j * (p->inputs / WORD) * PANEL,
-                   p->bias ? p->bias + j * PANEL : 0, out + first * p->outputs + j * PANEL, p->outputs,
+                   p->bias ? p->bias + j * PANEL : 0, out + first * p->outputs + j * PANEL, sum ? sum + first * p->outputs + j * PANEL : 0, p->outputs,
                    p->outputs - j * PANEL, count);
         }
 }
 
-void multiply(const Product *product, const T *x, T *out, int64_t rows, uint8_t *quantized, float *row_scales) {
-    if (product->scales) multiply_int8(product, x, out, rows, quantized, row_scales);
-    else multiply_floats(product, x, out, rows);
+void multiply(const Product *product, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized, float *x_scales) {
+    if (product->scales) multiply_int8(product, x, out, sum, rows, quantized, x_scales);
+    else multiply_floats(product, x, out, sum, rows);
 }
 #endif

@@ -27,13 +27,15 @@ typedef struct {
 
 /* Buffers for `tokens` rows; sizes as named in Model. */
 typedef struct {
-    T *residual, *delta, *normed, *qkv, *mixed, *gate_up, *activated;
+    float *residual; /* between the layers nothing is rounded to T */
+    T *normed, *qkv, *mixed, *gate_up, *activated;
     uint8_t *quantized; /* [tokens, the largest of the products' inputs] */
-    float *row_scales;  /* [tokens] */
+    float *x_scales;    /* [tokens, the same / 64] */
 } Buffers;
 
-static void gather_rows(const T *from, const int64_t *rows, T *to, int64_t count, int64_t size) {
-    for (int64_t i = 0; i < count; i++) memcpy(to + i * size, from + rows[i] * size, size * sizeof(T));
+/* Rows rise, so none is overwritten before it has moved. `size` in bytes. */
+static void gather_rows(void *rows, const int64_t *wanted, int64_t count, int64_t size) {
+    for (int64_t i = 0; i < count; i++) memmove((char *)rows + i * size, (char *)rows + wanted[i] * size, size);
 }
 
 /* token_ids [tokens] -> out [num_rows, hidden], normalised, of the tokens logit_rows [num_rows] in rising order. */
@@ -41,28 +43,29 @@ void run_step(const Model *m, const Plan *plan, const Buffers *b, const int64_t 
               const float *sin, const int64_t *slots, int64_t tokens, const int64_t *logit_rows, int64_t num_rows,
               T *out) {
     const int64_t hidden = m->hidden, width = (m->heads + 2 * m->kv_heads) * m->dim, q_size = m->heads * m->dim;
-    gather_rows(m->embedding, token_ids, b->residual, tokens, hidden);
+    for (int64_t i = 0; i < tokens; i++)
+        for (int64_t j = 0; j < hidden; j++) b->residual[i * hidden + j] = load(m->embedding[token_ids[i] * hidden + j]);
     int64_t rows = tokens;
     for (int64_t i = 0; i < m->num_layers; i++) {
         const Layer *layer = m->layers + i;
         const int last = i == m->num_layers - 1;
-        add_rms_norm(b->residual, i ? b->delta : 0, layer->input_norm, b->normed, rows, hidden, m->norm_eps);
-        multiply(&layer->qkv, b->normed, b->qkv, rows, b->quantized, b->row_scales);
+        rms_norm_rows(b->residual, layer->input_norm, b->normed, rows, hidden, m->norm_eps);
+        multiply(&layer->qkv, b->normed, b->qkv, 0, rows, b->quantized, b->x_scales);
         prepare_qkv(b->qkv, layer->q_norm, layer->k_norm, cos, sin, slots, layer->keys, layer->values, rows, m->heads,
                     m->kv_heads, m->dim, m->norm_eps);
         if (last && !num_rows) return;
         attend(plan, last, b->qkv, width, layer->keys, layer->values, m->heads, m->kv_heads, m->dim, b->mixed);
-        if (last) { /* rows rise, so no row is overwritten before it has moved */
-            gather_rows(b->residual, logit_rows, b->residual, num_rows, hidden);
-            gather_rows(b->mixed, logit_rows, b->mixed, num_rows, q_size);
+        if (last) {
+            gather_rows(b->residual, logit_rows, num_rows, hidden * sizeof(float));
+            gather_rows(b->mixed, logit_rows, num_rows, q_size * sizeof(T));
             rows = num_rows;
         }
-        multiply(&layer->output, b->mixed, b->delta, rows, b->quantized, b->row_scales);
-        add_rms_norm(b->residual, b->delta, layer->post_norm, b->normed, rows, hidden, m->norm_eps);
-        multiply(&layer->gate_up, b->normed, b->gate_up, rows, b->quantized, b->row_scales);
+        multiply(&layer->output, b->mixed, 0, b->residual, rows, b->quantized, b->x_scales);
+        rms_norm_rows(b->residual, layer->post_norm, b->normed, rows, hidden, m->norm_eps);
+        multiply(&layer->gate_up, b->normed, b->gate_up, 0, rows, b->quantized, b->x_scales);
         silu_mul(b->gate_up, b->activated, rows, m->intermediate);
-        multiply(&layer->down, b->activated, b->delta, rows, b->quantized, b->row_scales);
+        multiply(&layer->down, b->activated, 0, b->residual, rows, b->quantized, b->x_scales);
     }
-    add_rms_norm(b->residual, b->delta, m->norm, out, rows, hidden, m->norm_eps);
+    rms_norm_rows(b->residual, m->norm, out, rows, hidden, m->norm_eps);
 }
 #endif

@@ -124,6 +124,7 @@ class _Loader:
     dtype: torch.dtype
     device: torch.device
     native: NativeLibrary | None
+    int8: bool
 
     def read(self, names: Sequence[str], sizes: Sequence[int], *inner: int) -> Tensor:
         """Tensors [size, *inner] of these names, below one another in one new tensor."""
@@ -143,7 +144,7 @@ class _Loader:
         def linear(names: Sequence[str], sizes: Sequence[int], width: int, has_bias: bool) -> Linear:
             weight = self.read([f"{name}.weight" for name in names], sizes, width)
             bias = self.read([f"{name}.bias" for name in names], sizes) if has_bias else None
-            return make_linear(weight, bias, self.native)
+            return make_linear(weight, bias, self.native, int8=self.int8)
 
         return LayerWeights(
             input_norm=self.read([at + "input_layernorm.weight"], [hidden]),
@@ -158,10 +159,22 @@ class _Loader:
 
 
 def load_weights(
-    folder: Path, config: ModelConfig, dtype: torch.dtype, device: torch.device, native: NativeLibrary | None = None
+    folder: Path,
+    config: ModelConfig,
+    dtype: torch.dtype,
+    device: torch.device,
+    native: NativeLibrary | None = None,
+    *,
+    int8: bool = False,
 ) -> Weights:
-    """Read all weights. Peak memory is the model plus its largest tensor. Raises ModelError."""
-    return read_weights(_Loader(Checkpoint.open(folder), dtype, device, native), config)
+    """Read all weights. Peak memory is the model plus its largest tensor. `int8` rounds those of the layers, not the
+    embedding and the head. Raises ModelError."""
+    if int8 and (native is None or not native.has_int8):
+        raise ModelError(
+            "engine.weights int8: products in int8 are there for a CPU with AVX-512 VNNI alone; use backend native on "
+            "such a machine, or weights auto"
+        )
+    return read_weights(_Loader(Checkpoint.open(folder), dtype, device, native, int8), config)
 
 
 def read_weights(loader: _Loader, config: ModelConfig) -> Weights:

@@ -1,7 +1,8 @@
 """Numbers of a run for Prometheus: a text file for node_exporter, and an HTTP port while the run lasts.
 
-The file is replaced as a whole every WRITE_SECONDS and at the end; the time of the last success is carried over from
-the file that was there, so that a night that failed does not hide when the last good one was. Names end in their unit,
+The file is replaced as a whole every WRITE_SECONDS and at the end. The time of the last success is kept in the output
+folder too, so that a night that failed does not hide when the last good one was, and a port that is open only while a
+run lasts tells of the runs before; 0 means that there was none yet. Names end in their unit,
 as https://prometheus.io/docs/practices/naming/ asks; the label is `batch_job` because Prometheus uses `job` itself.
 """
 
@@ -107,7 +108,8 @@ class RunMetrics:
         self._success = gauge("last_success_timestamp_seconds", "When a run last came to its end (exit code 0 or 3).")
         self._start.set(time.time())
         self._active.set(1)
-        self._success.set(_last_success(file, job))
+        self._note = output / ".journal" / "last_success" if output is not None else None
+        self._success.set(max(_last_success(file, job), _noted_success(self._note)))
         for status in ("ok", "flagged", "failed", "skipped"):
             self._documents.labels(job, status)
         for kind in ("prompt", "completion", "cached"):
@@ -142,8 +144,14 @@ class RunMetrics:
         self._active.set(0)
         self._exit_code.set(exit_code)
         if exit_code in _FINISHED:
-            self._success.set(time.time())
+            self._success.set(now := time.time())
+            self._note_success(now)
         self.write()
+
+    def _note_success(self, moment: float) -> None:
+        if self._note is not None:
+            with suppress(OSError):  # it can be read in the text file too, and a full disk has been told of
+                self._note.write_text(f"{moment}\n", encoding="ascii")
 
     def write(self) -> None:
         """Replace the text file. A file that cannot be written costs a warning, not the night."""
@@ -169,6 +177,13 @@ def _last_success(file: Path | None, job: str) -> float:
             for name, value in _LAST_SUCCESS.findall(file.read_text(encoding="utf-8")):
                 if name == job:
                     return float(value)
+    return 0.0
+
+
+def _noted_success(note: Path | None) -> float:
+    if note is not None:
+        with suppress(OSError, ValueError):
+            return float(note.read_text(encoding="ascii"))
     return 0.0
 
 

@@ -6,8 +6,11 @@ import dataclasses
 import hashlib
 import json
 from array import array
+from functools import lru_cache
 
-from qwen_batch.records import Request
+from qwen_batch.records import Request, SamplingParams
+
+_SAMPLING_FIELDS = [field.name for field in dataclasses.fields(SamplingParams)]  # asdict copies deeply: slow
 
 
 def request_key(request: Request, model_sha256: str, precision: str) -> str:
@@ -15,9 +18,16 @@ def request_key(request: Request, model_sha256: str, precision: str) -> str:
 
     The request's id and priority are left out: they change when a call runs, not what it says.
     """
-    sampling = dataclasses.asdict(request.sampling)
-    head = json.dumps([model_sha256, precision, sampling], sort_keys=True, default=list)
-    return hashlib.sha256(head.encode() + array("q", request.prompt_token_ids).tobytes()).hexdigest()
+    sampling = (getattr(request.sampling, name) for name in _SAMPLING_FIELDS)
+    values = (tuple(value) if isinstance(value, list) else value for value in sampling)
+    head = _head(model_sha256, precision, *values)
+    return hashlib.sha256(head + array("q", request.prompt_token_ids).tobytes()).hexdigest()
+
+
+@lru_cache(maxsize=64, typed=True)  # the documents of a run ask for the same, with few exceptions
+def _head(model_sha256: str, precision: str, *values: object) -> bytes:
+    sampling = dict(zip(_SAMPLING_FIELDS, values, strict=True))
+    return json.dumps([model_sha256, precision, sampling], sort_keys=True, default=list).encode()
 
 
 def document_key(content: str, job_sha256: str, model_sha256: str, precision: str, metadata_json: str) -> str:

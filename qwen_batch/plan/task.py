@@ -202,11 +202,6 @@ class DocumentTask:
         """Levels of merging so far, the last one included; 0 for a document that was read as a whole."""
         return self.level
 
-    @property
-    def outstanding(self) -> frozenset[str]:
-        """Ids of the requests whose completions are still to come."""
-        return frozenset(self._out)
-
     def _count(self, completion: Completion) -> None:
         self.prompt_tokens += completion.num_prompt_tokens
         self.completion_tokens += len(completion.token_ids)
@@ -261,7 +256,9 @@ class DocumentTask:
         return self._context.encode(self._context.prompts.reduce_messages(self.document, notes))
 
     def _request(self, index: int, ids: list[int], sampling: SamplingParams) -> Request:
-        return Request(f"{self._number}/{self.level}/{index}", ids, sampling, self.document.priority)
+        wording = "merge" if self.level else "part" if self.num_chunks > 1 else "whole"
+        name = f"{self._number}/{self.level}/{index}"
+        return Request(name, ids, sampling, self.document.priority, self.level, wording)
 
     def _failed_call(self, completion: Completion) -> Failure:
         message = completion.error or "the model call failed"

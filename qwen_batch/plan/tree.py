@@ -40,6 +40,7 @@ class Planner:
         answer_text: Callable[[Completion], str] = lambda completion: completion.text,
     ) -> None:
         self._sampling = job.sampling
+        self._plain_sampling = job.sampling.params()  # of documents that ask for nothing else
         self._numbers = itertools.count()
         self._context = Context(
             tokenizer=tokenizer,
@@ -73,7 +74,8 @@ class Planner:
             sampling = self._sampling_for(document)
             if document.messages:
                 return self._conversation(document, sampling)
-            return self._document(replace(document, text=well_formed(document.text)), sampling)
+            text = well_formed(document.text)
+            return self._document(document if text is document.text else replace(document, text=text), sampling)
         except DocumentError as error:
             return plan_failure(document, error)
 
@@ -122,6 +124,8 @@ class Planner:
         return self._whole(document, sampling, ids)
 
     def _sampling_for(self, document: CleanDocument) -> SamplingParams:
+        if not document.sampling:
+            return self._plain_sampling
         try:
             return sampling_from_record(self._sampling, document.sampling)
         except UsageError as error:

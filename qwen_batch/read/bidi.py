@@ -8,6 +8,7 @@ its paragraph tells.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from itertools import pairwise
 
 from qwen_batch.read.pdf_chars import LINE_ENDS, Char
 
-FIRST_RTL, LAST_RTL = "\u0590", "\ufeff"  # no letter that runs from right to left, in common use, is outside
+# No letter that runs from right to left, in common use, is outside.
+_MAY_BE_RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
 # Of the tallest letter: a wider gap is a space where none was written, between digits, where pdfium saw one.
 SPACE_GAP, NUMBER_GAP, SEEN_GAP = 0.4, 0.8, 0.15
 NO_SPACE_BEFORE = ".,:;!?،؛؟"
@@ -40,9 +42,13 @@ class _Glyph:
         return (self.x0 + self.x1) / 2
 
 
+def has_rtl_letters(text: str) -> bool:
+    return any(map(is_rtl_letter, _MAY_BE_RTL.findall(text)))
+
+
 def in_logical_order(chars: Sequence[Char]) -> list[Char]:
     """The characters of a page; those of lines with letters that run from right to left as they are read."""
-    if not any(FIRST_RTL <= char.text <= LAST_RTL and is_rtl_letter(char.text) for char in chars):
+    if not has_rtl_letters("".join(char.text for char in chars)):
         return list(chars)
     lines = [_reordered(line) if _is_rtl(line) else [_Glyph(tuple(line), 0.0, 0.0, "")] for line in _lines(chars)]
     mirrored = [[_mirrored(glyph) for glyph in line] for line in lines]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import logging
 import os
 import stat
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from qwen_batch.errors import UsageError
-from qwen_batch.read.items import FileItem, Item, printable
+from qwen_batch.read.items import FileItem, Item, hash_id, printable, short_hash
 from qwen_batch.read.jsonl import iter_records
 from qwen_batch.read.kinds import kind_of
 from qwen_batch.records import Failure
@@ -50,7 +49,7 @@ def iter_inputs(paths: Sequence[str], stdin: BinaryIO | None = None) -> Iterator
             if isinstance(found, Failure):
                 yield ids.claim(found, found.source)
                 continue
-            key = _hash(os.path.abspath(found))
+            key = short_hash(os.fsencode(os.path.abspath(found)))
             if key not in seen_files:
                 seen_files.add(key)
                 yield from _iter_file(found, names.doc_id(found), ids)
@@ -73,7 +72,7 @@ class _Names:
 
     def doc_id(self, path: Path) -> str:
         absolute = Path(os.path.abspath(path))
-        root = next(parent for parent in absolute.parents if parent in self._roots)
+        root = next(parent for parent in (absolute, *absolute.parents) if parent in self._roots)
         return printable(Path(self._labels[root], absolute.relative_to(root)).as_posix())
 
     def _label(self, root: Path) -> str:
@@ -85,11 +84,17 @@ class _Names:
 
 
 def _base(path: str) -> Path:
-    """The folder that an input searches; of a file, the folder that it is in."""
+    """The folder that an input searches; of a file, the folder that it is in.
+
+    What is not there is a folder unless its name ends like a file's: were it taken for a file, the folder that it is in
+    would be searched, and other inputs in there would have other doc_ids until it comes back.
+    """
     here = Path(path)
-    if here.is_dir():
-        return here
-    return _fixed_base(here) if _is_glob(path) and not os.path.lexists(path) else here.parent
+    if os.path.lexists(path):
+        return here if here.is_dir() else here.parent
+    if _is_glob(path):
+        return _fixed_base(here)
+    return here.parent if here.suffix else here
 
 
 def _nothing_found(path: str, names: _Names) -> Iterator[Failure]:
@@ -147,7 +152,8 @@ def _iter_folder(folder: Path) -> Iterator[Path | Failure]:
             if not file.startswith(".") and (path.is_file() or not path.exists()):
                 yield path
     for error in errors:
-        yield _unsearchable(error)
+        if error.filename != str(folder) or not isinstance(error, FileNotFoundError):  # that is said elsewhere
+            yield _unsearchable(error)
 
 
 def _iter_errors(folder: Path) -> Iterator[Failure]:
@@ -163,7 +169,7 @@ def _iter_errors(folder: Path) -> Iterator[Failure]:
 def _unsearchable(error: OSError) -> Failure:
     where = printable(str(error.filename))
     message = f"this folder cannot be searched: {error.strerror}; its files are missing from the results"
-    return Failure(where, where, "read", "unreadable", message)
+    return Failure(where, where, "read", "unsearchable", message)
 
 
 def _fixed_base(pattern: Path) -> Path:
@@ -202,10 +208,6 @@ def _suffix(path: Path) -> str:
     return path.suffix.lower() if path.suffix and path.suffix.isascii() else "no kind that we know, by content"
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
-
-
 class _Ids:
     """The doc_ids given so far. A hundred bytes each: a 64-bit hash, and where the first was."""
 
@@ -218,7 +220,7 @@ class _Ids:
 
         within: name of the file that a record stands in.
         """
-        place = self._places.get(_hash(item.doc_id))
+        place = self._places.get(hash_id(item.doc_id))
         if place is None:
             self._remember(item)
             return item
@@ -231,7 +233,7 @@ class _Ids:
             message = f"the id {item.doc_id!r} is taken by {first}: ids must differ within a run"
             renamed = Failure(other, item.source, "read", "duplicate_id", message, metadata=item.metadata)
         number = 2
-        while _hash(renamed.doc_id) in self._places:
+        while hash_id(renamed.doc_id) in self._places:
             renamed = dataclasses.replace(renamed, doc_id=f"{other}#{number}")
             number += 1
         self._remember(renamed)
@@ -243,7 +245,7 @@ class _Ids:
             name, line = item.source, "0"
         if not self._sources or self._sources[-1] != name:
             self._sources.append(name)
-        self._places[_hash(item.doc_id)] = (len(self._sources) - 1) << 32 | int(line)
+        self._places[hash_id(item.doc_id)] = (len(self._sources) - 1) << 32 | int(line)
 
     def _where(self, place: int) -> str:
         name, line = self._sources[place >> 32], place & 0xFFFFFFFF

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qwen_batch.records import Document, Failure, Message, Page
+from qwen_batch.records import CleanSteps, Document, Failure, Message, Page, clean_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,17 @@ class FileItem:
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """What a reading process needs for one document."""
+
+    item: FileItem | Document
+    passwords: tuple[str, ...]
+    max_pages: int
+    clean: CleanSteps
+    ocr_seconds: float = 0.0  # for pages that are images; 0: they are not read
+
+
+@dataclass(frozen=True, slots=True)
 class Content:
     """What a file holds."""
 
@@ -32,12 +43,23 @@ class Content:
 
 
 Item = FileItem | Document | Failure
+CHANGED = "changed"  # error type of a file that was written to while it was read
 
 
 def hash_file(path: Path) -> str:
     """SHA-256 of the file's bytes, in hex. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_id(doc_id: str) -> int:
+    """64 bits of the id as its row has it, for sets of very many."""
+    return short_hash(clean_id(doc_id).encode())
+
+
+def short_hash(content: bytes) -> int:
+    """64 bits."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big")
 
 
 def hash_text(text: str) -> str:

@@ -16,14 +16,14 @@ import pypdfium2
 import pypdfium2.raw as pdfium
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.bidi import in_logical_order
+from qwen_batch.read.bidi import has_rtl_letters, in_logical_order
 from qwen_batch.read.kinds import kind_name, sniff
 from qwen_batch.read.ocr import Recogniser, is_garbled
 from qwen_batch.read.order import in_reading_order
-from qwen_batch.read.pdf_chars import Char, iter_line_chars, make_line, placement_of, read_chars
-from qwen_batch.read.pdf_columns import find_columns
+from qwen_batch.read.pdf_chars import Char, LineMaker, PageChars, iter_lines, placement_of, read_chars
+from qwen_batch.read.pdf_columns import find_columns, may_have_columns
 from qwen_batch.read.pdf_forms import read_fields, with_fields
-from qwen_batch.read.pdf_tables import Marks, fill_grid, find_grids, read_marks
+from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids, read_marks
 from qwen_batch.read.vertical import in_columns, is_written_down
 from qwen_batch.records import Page, Table
 
@@ -128,19 +128,15 @@ def _read_page(document: Any, page_number: int, tables: bool, recogniser: Recogn
 def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) -> _ReadPage:
     width, height = page.get_size()
     placement = placement_of(page, width, height)
-    chars = in_logical_order(read_chars(textpage, placement))
-    has_text = any(not char.text.isspace() for char in chars)
+    chars = read_chars(textpage, placement)
+    if has_rtl_letters(chars.text):
+        chars = PageChars.of(in_logical_order(chars.chars()))
+    chars = chars.without_blanks()
+    has_text = bool(chars.text) and not chars.text.isspace()
     marks = read_marks(page, placement, tables and has_text) if tables or not has_text else Marks((), 0, 0.0)
     found = _read_tables(marks, chars) if has_text and tables else ()
-
-    def region(char: Char) -> int:
-        x, y = char.center
-        for index, table in enumerate(found):
-            if table.bbox and table.bbox[0] <= x <= table.bbox[2] and table.bbox[1] <= y <= table.bbox[3]:
-                return index
-        return -1
-
-    made = (make_line(line, textpage, placement) for line in iter_line_chars(chars, region))
+    maker = LineMaker(textpage, placement, chars)
+    made = (maker.make(start, end) for start, end in iter_lines(chars, _regions(chars, found)))
     lines = in_reading_order([line for line in made if line is not None])
     if page.formenv:
         lines = tuple(with_fields(lines, read_fields(page.formenv, page, placement)))
@@ -169,17 +165,45 @@ def _recognised(read: _ReadPage, page: Any, recogniser: Recogniser) -> _ReadPage
     return dataclasses.replace(read, page=seen)
 
 
-def _read_tables(marks: Marks, chars: Sequence[Char]) -> tuple[Table, ...]:
+def _regions(chars: PageChars, tables: Sequence[Table]) -> list[int] | None:
+    """The table that each character stands in, -1 for none; None: there are no tables."""
+    if not tables:
+        return None
+    xs = [(x0 + x1) / 2 for x0, x1 in zip(chars.x0, chars.x1, strict=True)]
+    ys = [(top + bottom) / 2 for top, bottom in zip(chars.top, chars.bottom, strict=True)]
+    regions = [-1] * len(xs)
+    for index in reversed(range(len(tables))):
+        if box := tables[index].bbox:
+            left, upper, right, lower = box
+            for number, (x, y) in enumerate(zip(xs, ys, strict=True)):
+                if left <= x <= right and upper <= y <= lower:
+                    regions[number] = index
+    return regions
+
+
+def _read_tables(marks: Marks, page: PageChars) -> tuple[Table, ...]:
     """Ruled tables, and unruled ones beside them; where rules only frame or stripe them, the columns count."""
-    made = (fill_grid(grid, chars) for grid in find_grids(marks.edges))
+    grids = find_grids(marks.edges)
+    look_for_columns = may_have_columns(page)
+    if not grids and not look_for_columns:
+        return ()
+    chars = page.chars()
+    made = (fill_grid(grid, _around(grid, chars)) for grid in grids)
     ruled = [table for table in made if table is not None]
     unruled: list[Table] = []
-    for table in find_columns(list(iter_line_chars(chars, lambda char: -1))):
+    for table in find_columns([chars[start:end] for start, end in iter_lines(page)]) if look_for_columns else ():
         over = [other for other in ruled if _overlap(table, other)]
         if _num_filled(table) >= FINER * sum(map(_num_filled, over)):
             ruled = [other for other in ruled if other not in over]
             unruled.append(table)
     return (*ruled, *unruled)
+
+
+def _around(grid: Grid, chars: Sequence[Char]) -> Sequence[Char]:
+    """From the first character at the height of a grid to the last: a page may have many small ones."""
+    top, bottom = 2 * grid.bbox[1], 2 * grid.bbox[3]
+    level = [number for number, char in enumerate(chars) if top <= char.top + char.bottom <= bottom]
+    return chars[level[0] : level[-1] + 1] if level else ()
 
 
 def _num_filled(table: Table) -> int:

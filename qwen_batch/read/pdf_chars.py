@@ -6,9 +6,14 @@ Coordinates leave here as the reader of the page sees them: points from the top 
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
+import operator
+import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import pypdfium2.raw as pdfium
@@ -21,6 +26,11 @@ FONT_SAMPLES = 5  # of a line
 LINE_ENDS = "\r\n"
 DIVIDED = "\x02"  # pdfium: a hyphen that ends a line; the line break after it is left out
 NOT_CHARACTERS = frozenset("\x00\ufffe\uffff")
+BOXES_AT_ONCE = 1024
+_HYPHEN_MARK = re.compile("\ufffe")  # the same as DIVIDED, in the text as a whole
+_LINE = re.compile(r"([^\r\n\x02]*\x02?)[\r\n]?")
+_BLANK = re.compile(r"\s")
+_BLANKS = re.compile(r"\s+")
 
 
 class Char(NamedTuple):
@@ -73,102 +83,203 @@ def placement_of(page: Any, width: float, height: float) -> Placement:
     return Placement((ax - c) / span, (bx - c) / span, c, (dx - f) / span, (ey - f) / span, f)
 
 
-def read_chars(textpage: Any, placement: Placement) -> list[Char]:
-    """All characters in pdfium's order, line ends and the spaces that it sets between words included."""
-    left, right, bottom, top = (ctypes.c_double() for _ in range(4))
-    unicode_of, box_of = pdfium.FPDFText_GetUnicode, pdfium.FPDFText_GetCharBox
-    a, b, c, d, e, f = placement.a, placement.b, placement.c, placement.d, placement.e, placement.f
-    chars: list[Char] = []
-    for index in range(pdfium.FPDFText_CountChars(textpage)):
-        code = unicode_of(textpage, index)
-        text = chr(code) if code <= 0x10FFFF else "\ufffd"
-        if text in NOT_CHARACTERS:
-            continue
-        box_of(textpage, index, left, right, bottom, top)
-        lx, ly, rx, ry = left.value, bottom.value, right.value, top.value  # placement.box, in line: half of the time
-        ax, bx, ay, by = a * lx + b * ly + c, a * rx + b * ry + c, d * lx + e * ly + f, d * rx + e * ry + f
-        if ax > bx:
-            ax, bx = bx, ax
-        if ay > by:
-            ay, by = by, ay
-        chars.append(Char(text, ax, ay, bx, by, index))
-    return chars
+@dataclass(frozen=True, slots=True)
+class PageChars:
+    """The characters of a page in pdfium's order, line ends and the spaces that it sets between words included.
 
-
-def iter_line_chars(chars: Sequence[Char], region: Callable[[Char], int]) -> Iterator[list[Char]]:
-    """Cut the characters into lines: at line ends, after a dividing hyphen, and where the region (a table) changes."""
-    line: list[Char] = []
-    where: int | None = None
-    for char in chars:
-        if char.text in LINE_ENDS:
-            yield line
-            line, where = [], None
-            continue
-        here = where if char.text.isspace() else region(char)
-        if where is not None and here != where:
-            yield line
-            line = []
-        line.append(char)
-        where = here
-        if char.text == DIVIDED:
-            yield line
-            line, where = [], None
-    yield line
-
-
-def make_line(chars: Sequence[Char], textpage: Any, placement: Placement) -> Line | None:
-    """A line with its place, or None when it is blank."""
-    drawn = [char for char in chars if not char.text.isspace()]
-    if not drawn:
-        return None
-    tight = (
-        min(char.x0 for char in drawn),
-        min(char.top for char in drawn),
-        max(char.x1 for char in drawn),
-        max(char.bottom for char in drawn),
-    )
-    size, upright, baseline = _font_of(textpage, drawn, placement)
-    text = _spaced(chars, size) if upright else "".join(char.text for char in chars)
-    text = text.replace(DIVIDED, "-").strip()
-    even = (tight[0], baseline - ASCENT * size, tight[2], baseline + DESCENT * size)
-    if not upright or not (even[1] <= tight[3] and tight[1] <= even[3]) or tight[3] - tight[1] > 2.5 * size:
-        return Line(text, _rounded(tight), round(size, 2))
-    return Line(text, _rounded(even), round(size, 2))
-
-
-def _spaced(chars: Sequence[Char], size: float) -> str:
-    """The text; a space much wider than others stands between columns and is written as three."""
-    parts: list[str] = []
-    end: float | None = None  # of the last drawn character
-    for char in chars:
-        if char.text.isspace():
-            parts.append(char.text)
-            continue
-        if end is not None and parts[-1].isspace() and char.x0 - end > COLUMN_GAP_EMS * size:
-            parts.append("  ")
-        parts.append(char.text)
-        end = char.x1
-    return "".join(parts)
-
-
-def _font_of(textpage: Any, drawn: Sequence[Char], placement: Placement) -> tuple[float, bool, float]:
-    """The largest font size of a line in points, whether its letters stand upright, and its baseline.
-
-    The largest of a few: a word in a smaller font, or a footnote mark, must not make the line look like another.
+    Places stand in lists of their own, in points: most pages need no more than the smallest and the largest of each
+    line, and an object for each character would take longer than all the rest.
     """
-    step = max(1, len(drawn) // FONT_SAMPLES)
-    fonts = [_font_at(textpage, char.number, placement) for char in drawn[step // 2 :: step]]
-    return max(fonts, key=lambda font: font[0])
+
+    text: str
+    x0: list[float]
+    top: list[float]
+    x1: list[float]
+    bottom: list[float]
+    numbers: Sequence[int]  # pdfium's own
+
+    @classmethod
+    def of(cls, chars: Sequence[Char]) -> PageChars:
+        """The same from single characters."""
+        text, x0, top, x1, bottom, numbers = zip(*chars, strict=True) if chars else ((),) * 6
+        return cls("".join(text), list(x0), list(top), list(x1), list(bottom), numbers)
+
+    def without_blanks(self) -> PageChars:
+        """The places of white space as infinite, so that they are never the smallest, nor the largest."""
+        x0, top, x1, bottom = (places.copy() for places in (self.x0, self.top, self.x1, self.bottom))
+        for match in _BLANK.finditer(self.text):
+            place = match.start()
+            x0[place] = top[place] = math.inf
+            x1[place] = bottom[place] = -math.inf
+        return PageChars(self.text, x0, top, x1, bottom, self.numbers)
+
+    def chars(self) -> list[Char]:
+        """All of them, each by itself."""
+        fields = zip(self.text, self.x0, self.top, self.x1, self.bottom, self.numbers, strict=True)
+        return list(map(Char._make, fields))
 
 
-def _font_at(textpage: Any, number: int, placement: Placement) -> tuple[float, bool, float]:
-    matrix, x, y = pdfium.FS_MATRIX(), ctypes.c_double(), ctypes.c_double()
-    pdfium.FPDFText_GetMatrix(textpage, number, matrix)
-    pdfium.FPDFText_GetCharOrigin(textpage, number, x, y)
-    size = pdfium.FPDFText_GetFontSize(textpage, number) * math.hypot(matrix.c, matrix.d)
-    across = placement.a * matrix.a + placement.b * matrix.b
-    down = placement.d * matrix.a + placement.e * matrix.b
-    return size, across > abs(down) * 8, placement.point(x.value, y.value)[1]
+def read_chars(textpage: Any, placement: Placement) -> PageChars:
+    """The characters of a page and where they are shown."""
+    text = _read_text(textpage)
+    numbers: Sequence[int] = range(len(text))
+    x0, top, x1, bottom = _shown(_read_boxes(textpage, len(text)), placement)
+    if not NOT_CHARACTERS.isdisjoint(text):
+        numbers = [number for number, char in enumerate(text) if char not in NOT_CHARACTERS]
+        text = "".join(text[number] for number in numbers)
+        x0, top, x1, bottom = ([places[number] for number in numbers] for places in (x0, top, x1, bottom))
+    return PageChars(text, x0, top, x1, bottom, numbers)
+
+
+def _read_text(textpage: Any) -> str:
+    """One character for each of pdfium's."""
+    count = pdfium.FPDFText_CountChars(textpage)
+    buffer = (ctypes.c_ushort * (2 * count + 2))()
+    size = pdfium.FPDFText_GetText(textpage, 0, count, buffer) - 1  # in units of UTF-16
+    text = bytes(buffer)[: 2 * max(0, size)].decode("utf-16-le", "replace")
+    if len(text) != count:  # it leaves out what is no character, and then does not tell where
+        return "".join(_char_at(textpage, number) for number in range(count))
+    return _HYPHEN_MARK.sub(lambda match: _char_at(textpage, match.start()), text)
+
+
+def _char_at(textpage: Any, number: int) -> str:
+    code = pdfium.FPDFText_GetUnicode(textpage, number)
+    return chr(code) if code <= 0x10FFFF else "\ufffd"
+
+
+def _read_boxes(textpage: Any, count: int) -> tuple[list[float], list[float], list[float], list[float]]:
+    """Left, right, bottom and top of each character in user space.
+
+    pdfium is called by addresses that are made once, which takes two thirds of the time of the usual call.
+    """
+    handle = ctypes.cast(textpage.raw, ctypes.c_void_p).value
+    box_of, buffer, addresses = _box_reader()
+    sides: tuple[list[float], list[float], list[float], list[float]] = ([], [], [], [])
+    for start in range(0, count, BOXES_AT_ONCE):
+        numbers = range(start, min(start + BOXES_AT_ONCE, count))
+        deque(map(box_of, repeat(handle), numbers, *addresses), maxlen=0)
+        for side, places in enumerate(sides):
+            places += buffer[side : 4 * len(numbers) : 4]
+    return sides
+
+
+@functools.cache
+def _box_reader() -> tuple[Callable[..., int], Any, list[list[int]]]:
+    """FPDFText_GetCharBox by plain addresses, the buffer that it fills, and the addresses in it."""
+    buffer = (ctypes.c_double * (4 * BOXES_AT_ONCE))()
+    base, width = ctypes.addressof(buffer), ctypes.sizeof(ctypes.c_double)
+    addresses = [[base + width * (4 * row + side) for row in range(BOXES_AT_ONCE)] for side in range(4)]
+    prototype = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, *[ctypes.c_void_p] * 4)
+    address = ctypes.cast(pdfium.FPDFText_GetCharBox, ctypes.c_void_p).value or 0
+    return prototype(address), buffer, addresses
+
+
+def _shown(
+    sides: tuple[list[float], list[float], list[float], list[float]], placement: Placement
+) -> tuple[list[float], list[float], list[float], list[float]]:
+    """x0, top, x1, bottom on the page of boxes in user space."""
+    left, right, bottom, top = sides
+    a, b, c, d, e, f = placement.a, placement.b, placement.c, placement.d, placement.e, placement.f
+    if b == 0 == d:  # upright: half of the work
+        xs = _ordered([a * x + c for x in left], [a * x + c for x in right])
+        ys = _ordered([e * y + f for y in top], [e * y + f for y in bottom])
+        return xs[0], ys[0], xs[1], ys[1]
+    ax = [a * x + b * y + c for x, y in zip(left, bottom, strict=True)]
+    bx = [a * x + b * y + c for x, y in zip(right, top, strict=True)]
+    ay = [d * x + e * y + f for x, y in zip(left, bottom, strict=True)]
+    by = [d * x + e * y + f for x, y in zip(right, top, strict=True)]
+    x0, x1 = _ordered(ax, bx)
+    y0, y1 = _ordered(ay, by)
+    return x0, y0, x1, y1
+
+
+def _ordered(one: list[float], other: list[float]) -> tuple[list[float], list[float]]:
+    """Pair by pair, the smaller and the larger."""
+    if all(map(operator.le, one, other)):
+        return one, other
+    return list(map(min, one, other)), list(map(max, one, other))
+
+
+def iter_lines(chars: PageChars, regions: Sequence[int] | None = None) -> Iterator[tuple[int, int]]:
+    """Start and end of each line: cut at line ends, after a dividing hyphen, and where the region (a table) changes."""
+    for match in _LINE.finditer(chars.text):
+        start, end = match.span(1)
+        if start == end:
+            continue
+        if regions is None:
+            yield start, end
+            continue
+        where: int | None = None
+        for number in range(start, end):
+            if chars.text[number].isspace():
+                continue
+            if where is not None and regions[number] != where:
+                yield start, number
+                start = number
+            where = regions[number]
+        yield start, end
+
+
+class LineMaker:
+    """Makes lines of a page's characters."""
+
+    def __init__(self, textpage: Any, placement: Placement, chars: PageChars) -> None:
+        self._textpage = textpage
+        self._placement = placement
+        self._chars = chars
+        self._matrix, self._x, self._y = pdfium.FS_MATRIX(), ctypes.c_double(), ctypes.c_double()
+
+    def make(self, start: int, end: int) -> Line | None:
+        """A line with its place, or None when it is blank."""
+        chars = self._chars
+        drawn = [number for number in range(start, end) if chars.x0[number] != math.inf]
+        if not drawn:
+            return None
+        tight = (
+            min(chars.x0[start:end]),
+            min(chars.top[start:end]),
+            max(chars.x1[start:end]),
+            max(chars.bottom[start:end]),
+        )
+        size, upright, baseline = self._font_of(drawn)
+        text = self._spaced(start, end, size) if upright else chars.text[start:end]
+        text = text.replace(DIVIDED, "-").strip()
+        even = (tight[0], baseline - ASCENT * size, tight[2], baseline + DESCENT * size)
+        if not upright or not (even[1] <= tight[3] and tight[1] <= even[3]) or tight[3] - tight[1] > 2.5 * size:
+            return Line(text, _rounded(tight), round(size, 2))
+        return Line(text, _rounded(even), round(size, 2))
+
+    def _spaced(self, start: int, end: int, size: float) -> str:
+        """The text; a space much wider than others stands between columns and is written as three."""
+        text, x0, x1 = self._chars.text, self._chars.x0, self._chars.x1
+        parts: list[str] = []
+        done = start
+        for match in _BLANKS.finditer(text, start, end):
+            before, after = match.start() - 1, match.end()
+            if start <= before and after < end and x0[after] - x1[before] > COLUMN_GAP_EMS * size:
+                parts += (text[done:after], "  ")
+                done = after
+        return "".join((*parts, text[done:end]))
+
+    def _font_of(self, drawn: Sequence[int]) -> tuple[float, bool, float]:
+        """The largest font size of a line in points, whether its letters stand upright, and its baseline.
+
+        The largest of a few: a word in a smaller font, or a footnote mark, must not make the line look like another.
+        """
+        step = max(1, len(drawn) // FONT_SAMPLES)
+        fonts = [self._font_at(self._chars.numbers[number]) for number in drawn[step // 2 :: step]]
+        size, upright, number = max(fonts, key=lambda font: font[0])
+        pdfium.FPDFText_GetCharOrigin(self._textpage, number, self._x, self._y)
+        return size, upright, self._placement.point(self._x.value, self._y.value)[1]
+
+    def _font_at(self, number: int) -> tuple[float, bool, int]:
+        """Size in points, whether the letter stands upright, and its number again."""
+        matrix, placement = self._matrix, self._placement
+        pdfium.FPDFText_GetMatrix(self._textpage, number, matrix)
+        size = pdfium.FPDFText_GetFontSize(self._textpage, number) * math.hypot(matrix.c, matrix.d)
+        across = placement.a * matrix.a + placement.b * matrix.b
+        down = placement.d * matrix.a + placement.e * matrix.b
+        return size, across > abs(down) * 8, number
 
 
 def _rounded(box: BBox) -> BBox:

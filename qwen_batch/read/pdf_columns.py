@@ -7,26 +7,31 @@ for: prose in columns, tables of contents, code and address blocks also leave ri
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from qwen_batch.read.bidi import words_in_order
-from qwen_batch.read.pdf_chars import DIVIDED, Char
+from qwen_batch.read.pdf_chars import DIVIDED, Char, PageChars
 from qwen_batch.read.table_heads import count_header_rows
 from qwen_batch.records import BBox, Span, Table
 
 MIN_ROWS = 4  # of the body
 MIN_COLUMNS = 3
-MIN_DIGITS = MIN_ROWS * (MIN_COLUMNS - 1)  # of a page; without them it is not even looked at
+MIN_NUMBERS = 2 * MIN_ROWS  # of a page: two in each row of a body; without them it is not even looked at
 MIN_NUMERIC = 0.5  # of the cells of the body, the first column left out
+WORD_GAP = 0.6  # of the height of letters
+LEAST_GAP = 2.4  # points
 PIECE_GAP = 0.9  # ems between pieces of a row
 RIVER = 0.35  # ems
 MAX_LEADING = 2.6  # ems from row to row
 SAME_ROW = 0.35  # ems
+LEVEL = 6.0  # points: more than SAME_ROW is for letters of 17 points
 MAX_WORDS = 8.0  # of a cell, on average
 HEAD_ROWS = 6  # above the body
 CROSSED = 0.04  # of the body's rows: a river may be crossed by so many
+_WORD = re.compile(r"\S+")
 _NUMBER_SIGNS = frozenset("0123456789.,%()$€£¥+-–—−*†‡/ ")
 _NOTHING = frozenset(("–", "-", "—", "…", "...", "n/a", "na", "x", "(x)", "(z)", "nil"))
 
@@ -44,10 +49,22 @@ class Word(NamedTuple):
 Row = list[Word]
 
 
+def may_have_columns(page: PageChars) -> bool:
+    """Whether a page may have such a table at all: whether enough of its numbers stand level with another.
+
+    This is much quicker than looking for the table, which most pages do not have.
+    """
+    text = page.text.replace(DIVIDED, "-")
+    spans = [match.span() for match in _WORD.finditer(text) if _is_numeric(match[0])]
+    if len(spans) < MIN_NUMBERS:
+        return False
+    middles = sorted(min(page.top[start:end]) + max(page.bottom[start:end]) for start, end in spans)
+    level = [False, *(after - before <= 2 * LEVEL for before, after in pairwise(middles)), False]
+    return sum(above or below for above, below in pairwise(level)) >= MIN_NUMBERS
+
+
 def find_columns(lines: Sequence[Sequence[Char]]) -> list[Table]:
     """The unruled tables of a page, from its lines of characters."""
-    if sum(char.text.isdigit() for line in lines for char in line) < MIN_DIGITS:
-        return []
     rows = _rows([word for line in lines for word in _words(line)])
     return [table for block in _blocks(rows) if (table := _as_table(block)) is not None]
 
@@ -55,14 +72,19 @@ def find_columns(lines: Sequence[Sequence[Char]]) -> list[Table]:
 def _words(line: Sequence[Char]) -> Iterator[Word]:
     word: list[Char] = []
     for char in line:
-        apart = bool(word) and char.x0 - word[-1].x1 > 0.6 * max(_height(char), _height(word[-1]), 4.0)
-        if word and (char.text.isspace() or apart):
+        is_blank = char.text.isspace()
+        if word and (is_blank or _are_apart(word[-1], char)):
             yield _word(word)
             word = []
-        if not char.text.isspace():
+        if not is_blank:
             word.append(char)
     if word:
         yield _word(word)
+
+
+def _are_apart(before: Char, char: Char) -> bool:
+    gap = char.x0 - before.x1
+    return gap > LEAST_GAP and gap > WORD_GAP * max(_height(char), _height(before))
 
 
 def _height(char: Char) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,10 @@ from qwen_batch.read.kinds import kind_name, looks_like_text, looks_like_utf16, 
 from qwen_batch.records import Line, Page
 
 MAX_BYTES = 200_000_000
+LONG_BYTES = 4_000_000  # from here on a file is read in sections
+SECTION_BYTES = 1_000_000  # a line takes half a kilobyte while it is cleaned
+GUESSED = "encoding guessed: {}"
+NO_ENCODING = "the bytes fit no encoding that we know: save the file as UTF-8"
 SAMPLE_BYTES = 64_000  # what the guess of an encoding looks at
 SNIFF_BYTES = 4096
 NOT_TEXT = ("pdf", "zip", "ole", "image")
@@ -42,17 +47,83 @@ def read_text(path: Path) -> TextContent:
     return TextContent((Page(1, split_lines(text)),), warnings)
 
 
+def is_long(path: Path) -> bool:
+    """Whether a text file is so large that it is read and cleaned section by section. Raises OSError."""
+    return path.stat().st_size > LONG_BYTES
+
+
+def iter_sections(path: Path) -> Iterator[TextContent]:
+    """A long text file in sections of about SECTION_BYTES, cut at blank lines where there are some, else at line ends.
+
+    Only one section is in memory at a time.
+    Raises DocumentError: empty, too_large, wrong_type.
+    """
+    if path.stat().st_size > MAX_BYTES:
+        raise _too_large()
+    encoding, skip, warnings = _encoding_of(path)
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    rest, any_text, at_end = "", False, False
+    with path.open("rb") as file:
+        file.seek(skip)
+        while not at_end:
+            data = file.read(SECTION_BYTES)
+            at_end = not data
+            text = rest + decoder.decode(data, final=at_end)
+            cut = len(text) if at_end else _section_end(text)
+            section, rest = text[:cut], text[cut:]
+            if section.count("\ufffd") > len(section) // 20:
+                raise DocumentError("wrong_type", NO_ENCODING)
+            any_text = any_text or bool(section.strip())
+            if section:
+                yield TextContent((Page(1, split_lines(section)),), warnings)
+            warnings = ()
+    if not any_text:
+        raise DocumentError("empty", "the file holds only white space")
+
+
+def _encoding_of(path: Path) -> tuple[str, int, tuple[str, ...]]:
+    """Encoding of a file, how many bytes its mark has, and what is to be said about it."""
+    with path.open("rb") as file:
+        sample = file.read(SAMPLE_BYTES)
+        for bom, encoding in _BOMS:
+            if sample.startswith(bom):
+                return encoding, len(bom), ()
+        _refuse_binary(sample)
+        if looks_like_utf16(sample):
+            return _guess_encoding(sample), 0, (GUESSED.format(_guess_encoding(sample)),)
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        while sample:
+            try:
+                decoder.decode(sample)
+            except UnicodeDecodeError as error:  # the guess looks at the place where it is not UTF-8
+                guess = _guess_encoding(sample[max(0, error.start - SNIFF_BYTES) :][:SAMPLE_BYTES])
+                return guess, 0, (GUESSED.format(guess),)
+            sample = file.read(SECTION_BYTES)
+    return "utf-8", 0, ()
+
+
+def _section_end(text: str) -> int:
+    """Where a section ends that more text follows: after the last blank line of its second half, else the last line."""
+    for end in ("\n\n", "\r\n\r\n", "\n", "\r", " "):
+        place = text.rfind(end, len(text) // 2)
+        if place >= 0:
+            return place + len(end)
+    return len(text)
+
+
 def read_bytes(path: Path) -> bytes:
     """All of a file that is text. Raises DocumentError: empty, too_large."""
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise DocumentError(
-            "too_large", f"the file has more than {MAX_BYTES // 10**6} MB: split it, or write JSON lines"
-        )
+        raise _too_large()
     if not data.strip(b"\0 \t\r\n"):
         raise DocumentError("empty", "the file is empty: check the copy, or the program that wrote it")
     return data
+
+
+def _too_large() -> DocumentError:
+    return DocumentError("too_large", f"the file has more than {MAX_BYTES // 10**6} MB: split it, or write JSON lines")
 
 
 def split_lines(text: str) -> tuple[Line, ...]:
@@ -70,24 +141,26 @@ def decode(data: bytes) -> tuple[str, tuple[str, ...]]:
         if data.startswith(bom):
             text = data[len(bom) :].decode(encoding, "replace")
             return text, ("some bytes are not valid and read as U+FFFD",) if "\ufffd" in text else ()
-    if sniff(data[:SNIFF_BYTES]) in NOT_TEXT or not looks_like_text(data[:SAMPLE_BYTES]):
-        raise DocumentError("wrong_type", f"named as text, but the content is {_described(data)}: convert it to text")
+    _refuse_binary(data[:SAMPLE_BYTES])
     if not looks_like_utf16(data[:SAMPLE_BYTES]):
         with contextlib.suppress(UnicodeDecodeError):
             return data.decode("utf-8"), ()
-    return _guess(data)
-
-
-def _guess(data: bytes) -> tuple[str, tuple[str, ...]]:
-    if looks_like_utf16(data[:SAMPLE_BYTES]):
-        big = data[0:SAMPLE_BYTES:2].count(0) > data[1:SAMPLE_BYTES:2].count(0)
-        encoding = "utf-16-be" if big else "utf-16-le"
-    else:
-        encoding = _guess_single(data[:SAMPLE_BYTES])
+    encoding = _guess_encoding(data[:SAMPLE_BYTES])
     text = data.decode(encoding, "replace")
     if text.count("\ufffd") > len(text) // 20:
-        raise DocumentError("wrong_type", "the bytes fit no encoding that we know: save the file as UTF-8")
-    return text, (f"encoding guessed: {encoding}",)
+        raise DocumentError("wrong_type", NO_ENCODING)
+    return text, (GUESSED.format(encoding),)
+
+
+def _refuse_binary(sample: bytes) -> None:
+    if sniff(sample[:SNIFF_BYTES]) in NOT_TEXT or not looks_like_text(sample):
+        raise DocumentError("wrong_type", f"named as text, but the content is {_described(sample)}: convert it to text")
+
+
+def _guess_encoding(sample: bytes) -> str:
+    if looks_like_utf16(sample):
+        return "utf-16-be" if sample[0::2].count(0) > sample[1::2].count(0) else "utf-16-le"
+    return _guess_single(sample)
 
 
 def _guess_single(sample: bytes) -> str:

@@ -23,6 +23,7 @@ from qwen_batch.errors import DocumentError
 from qwen_batch.read.frames import HEADER, Trouble, frame
 
 MAX_STDERR_BYTES = 1 << 20
+NICENESS = 5  # there is a reading process for each core, and the device must not wait for one
 EXTRA_BYTES = 1 << 30  # of address space, beyond the limit, that OCR may take
 MAX_MESSAGE_CHARS = 500
 
@@ -31,6 +32,7 @@ def main(arguments: list[str]) -> None:
     """Serve until the parent closes its end."""
     target, channel_fd, lifeline_fd, memory_limit = arguments
     _die_with_parent(int(lifeline_fd))
+    os.nice(NICENESS)
     module, _, name = target.partition(":")
     function = getattr(importlib.import_module(module), name)
     _limit(int(memory_limit))
@@ -43,9 +45,10 @@ def main(arguments: list[str]) -> None:
 
 def _answer(channel: socket.socket, function: Callable[[object], object], task: object) -> None:
     try:
-        data = frame(_run(function, task))
+        data = pickle.dumps(_run(function, task), protocol=5)
     except MemoryError:
-        data = frame(Trouble("memory", _MEMORY_ADVICE))
+        data = pickle.dumps(Trouble("memory", _MEMORY_ADVICE), protocol=5)
+    channel.sendall(HEADER.pack(len(data)))  # apart: results may be large, and together they would be copied
     channel.sendall(data)
 
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from qwen_batch.errors import OutputError
 from qwen_batch.write.disk import Disk, output_errors
 from qwen_batch.write.journal import Journal, JournaledRow
+from qwen_batch.write.many_rows import insert_rows
 from qwen_batch.write.schema import to_json
 
 NO_HASH = "0" * 64  # `prev` of the very first line
@@ -120,7 +121,7 @@ class AuditLog:
             line, link = make_line(head, event, time, day)
             lines.append((link.seq, link.day, line))
             head = link
-        connection.executemany("INSERT INTO audit VALUES (?, ?, ?)", lines)
+        insert_rows(connection, "INSERT INTO audit", lines)
         self._next_head, self._num_next = head, len(lines)
 
     def added(self) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from qwen_batch.records import Completion
-from qwen_batch.write.schema import Columns, clean_id, to_json
+from qwen_batch.records import Completion, clean_id
+from qwen_batch.write.schema import Columns, to_json
 
 CALL_SCHEMA = pa.schema(
     [
@@ -52,7 +52,8 @@ def call_to_json(call: ModelCall) -> str:
 def completion_from_json(text: str) -> Completion:
     """The completion of a call that call_to_json wrote."""
     values = json.loads(text)["completion"]
-    return Completion(**{**values, "token_ids": tuple(values["token_ids"])})
+    redacted = tuple(values.get("redacted", ()))  # an earlier release did not say
+    return Completion(**{**values, "token_ids": tuple(values["token_ids"]), "redacted": redacted})
 
 
 def columns_from_json(text: str) -> Columns:

@@ -13,10 +13,11 @@ too: an innocent document would have to meet three in a row.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from qwen_batch.records import clean_id
 from qwen_batch.write.journal import Journal
-from qwen_batch.write.schema import clean_id
+from qwen_batch.write.many_rows import for_ids, insert_rows
 
 MAX_DEATHS = 3  # of runs, while a document was in flight in each
 
@@ -41,16 +42,14 @@ class InFlight:
 
     def begin(self, doc_ids: Iterable[str]) -> None:
         """Note that work on these documents begins. Survives the process, not a power cut."""
-        values = [(clean_id(doc_id),) for doc_id in doc_ids]
-        insert = "INSERT INTO in_flight VALUES (?, 0, 1) ON CONFLICT (doc_id) DO UPDATE SET is_open = 1"
+        values = [(clean_id(doc_id), 0, 1) for doc_id in doc_ids]
         with self._journal.hasty_transaction() as connection:
-            connection.executemany(insert, values)
+            insert_rows(connection, "INSERT INTO in_flight", values, "ON CONFLICT (doc_id) DO UPDATE SET is_open = 1")
 
-    def end(self, connection: sqlite3.Connection, doc_ids: Iterable[str]) -> None:
+    def end(self, connection: sqlite3.Connection, doc_ids: Sequence[str]) -> None:
         """These documents have their rows; inside the transaction that keeps them."""
-        values = [(doc_id,) for doc_id in doc_ids]
-        connection.executemany("DELETE FROM in_flight WHERE doc_id = ?", values)
-        for (doc_id,) in values if self._deaths else ():
+        for_ids(connection, "DELETE FROM in_flight WHERE doc_id", doc_ids)
+        for doc_id in doc_ids if self._deaths else ():
             self._deaths.pop(doc_id, None)
 
     def close(self) -> None:

@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from qwen_batch.errors import OutputError
-from qwen_batch.records import Completion, Status
+from qwen_batch.records import Completion, Status, clean_id
 from qwen_batch.write.calls import ModelCall, call_to_json, columns_from_json, completion_from_json
 from qwen_batch.write.disk import DENIED_ADVICE, FULL_ADVICE, Disk, output_errors
+from qwen_batch.write.many_rows import for_ids, insert_rows
 from qwen_batch.write.parts import Place
-from qwen_batch.write.schema import Columns, clean_id, microseconds
+from qwen_batch.write.schema import Columns, microseconds
 
 VERSION = 1
 _LAYOUT = """
@@ -38,10 +39,15 @@ CREATE TABLE completions (key TEXT PRIMARY KEY, stamp INTEGER NOT NULL, part TEX
 CREATE INDEX documents_part ON documents (part);
 CREATE INDEX completions_part ON completions (part);
 """
-_LATER_TABLES = """
+_LATER = """
 CREATE TABLE IF NOT EXISTS audit (seq INTEGER PRIMARY KEY, day TEXT NOT NULL, line TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS in_flight (doc_id TEXT PRIMARY KEY, deaths INTEGER NOT NULL, is_open INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS documents_failed ON documents (status) WHERE status = 'failed';
 """
+# Of 4 KiB, in the write-ahead log before it is copied into the database. Keys are hashes, so a step's rows change pages
+# all over the index, and those are copied the less often the longer the log is: a quarter off the cost of a row.
+_LOG_PAGES = 8000
+_CACHE_KIB = 32 * 1024  # of pages in memory; the index of 100,000 calls has 10 MB, and SQLite's default is 2 MB
 _DAMAGED = (
     "the journal is damaged; move the folder .journal away and run again: the table is kept, "
     "and its documents are computed again"
@@ -98,6 +104,7 @@ class Journal:
         self._connection = connection
         self._reader: sqlite3.Connection | None = None  # opened with the first question
         self._reader_lock = threading.Lock()
+        self._known_calls: set[int] | None = None  # hashes of all keys of calls; read with the first question
         self._disk = disk
         self._lock = threading.RLock()
 
@@ -112,6 +119,9 @@ class Journal:
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA secure_delete = ON")  # what is redacted later is overwritten
+                connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+                connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
                 journal._check_layout()
             except BaseException:
                 journal.close()
@@ -120,6 +130,8 @@ class Journal:
 
     def completion(self, key: str) -> Completion | None:
         """The completion that was computed for this key."""
+        if not self._may_know(key):
+            return None
         row = self._one("SELECT row FROM completions WHERE key = ?", key)
         if row is None:
             return None
@@ -133,9 +145,12 @@ class Journal:
 
     def add_completions(self, calls: Iterable[ModelCall]) -> None:
         """Keep these calls, each in place of an earlier one with its key. All or none."""
-        values = [(call.key, call_to_json(call)) for call in calls]
-        with self.transaction() as connection:
-            connection.executemany("INSERT OR REPLACE INTO completions VALUES (?, 0, NULL, ?)", values)
+        values = [(call.key, 0, call_to_json(call)) for call in calls]
+        with self._lock:
+            with self.transaction() as connection:
+                insert_rows(connection, "INSERT OR REPLACE INTO completions (key, stamp, row)", values)
+            if self._known_calls is not None:
+                self._known_calls.update(hash(key) for key, _, _ in values)
 
     def add_rows(
         self,
@@ -144,9 +159,9 @@ class Journal:
     ) -> None:
         """Keep these (row, key), each in place of the document's earlier row, and what `also` does. All or none."""
         journaled = [JournaledRow(row, key, _row_to_json(row)) for row, key in rows]
-        insert = "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, NULL, ?)"
+        insert = "INSERT OR REPLACE INTO documents (doc_id, key, status, stamp, row)"
         with self.transaction() as connection:
-            connection.executemany(insert, [row.values() for row in journaled])
+            insert_rows(connection, insert, [row.values() for row in journaled])
             if also is not None:
                 also(connection, journaled)
 
@@ -155,7 +170,7 @@ class Journal:
     ) -> None:
         """Let these documents be unknown, and do what `also` does. All or none."""
         with self.transaction() as connection:
-            connection.executemany("DELETE FROM documents WHERE doc_id = ?", [(doc_id,) for doc_id in doc_ids])
+            for_ids(connection, "DELETE FROM documents WHERE doc_id", doc_ids)
             if also is not None:
                 also(connection)
 
@@ -167,17 +182,21 @@ class Journal:
         with self._decoding():
             return [kind.decode(text) for (text,) in found]
 
+    def failed_rows(self) -> list[Columns]:
+        """Every row whose status is failed."""
+        rows = self.query("SELECT row FROM documents WHERE status = 'failed'")
+        with self._decoding():
+            return [_row_from_json(text) for (text,) in rows]
+
     def note_part(self, kind: JournaledKind, ids: Sequence[str], part: str) -> None:
         """Note that the part file holds the newest rows of these ids."""
-        update = f"UPDATE {kind.table} SET part = ? WHERE {kind.id_column} = ?"
         with self.transaction() as connection:
-            connection.executemany(update, [(part, id_) for id_ in ids])
+            for_ids(connection, f"UPDATE {kind.table} SET part = ? WHERE {kind.id_column}", ids, part)
 
     def forget_parts(self, kind: JournaledKind, parts: Iterable[str]) -> None:
         """Note that these part files hold nothing: their rows are pending again."""
         with self.transaction() as connection:
-            update = f"UPDATE {kind.table} SET part = NULL WHERE part = ?"
-            connection.executemany(update, [(part,) for part in parts])
+            for_ids(connection, f"UPDATE {kind.table} SET part = NULL WHERE part", list(parts))
 
     def reconcile(self, kind: JournaledKind, places: Mapping[str, Place]) -> None:
         """Note where rows stand after parts were compacted, and make pending what no part file holds as the journal
@@ -194,9 +213,11 @@ class Journal:
 
     def forget_keys(self) -> None:
         """Let no document and no completion count as computed. The rows stay."""
-        with self.transaction() as connection:
-            connection.execute("UPDATE documents SET key = NULL")
-            connection.execute("DELETE FROM completions")
+        with self._lock:
+            with self.transaction() as connection:
+                connection.execute("UPDATE documents SET key = NULL")
+                connection.execute("DELETE FROM completions")
+            self._known_calls = None
 
     def close(self) -> None:
         with self._lock, self._reader_lock, _journal_errors(self.path):
@@ -205,7 +226,7 @@ class Journal:
             self._connection.close()
 
     def _check_layout(self) -> None:
-        tables = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = {name for (name,) in self._connection.execute("SELECT name FROM sqlite_master")}
         if not tables:
             self._create_layout()
         elif not {"meta", "documents", "completions"} <= tables:
@@ -218,7 +239,7 @@ class Journal:
                 f"{self.path}: written by a newer qwen-batch (layout {found[0]}, this one knows {VERSION}); "
                 "upgrade qwen-batch, or choose another folder with --output"
             )
-        self._add_later_tables(tables)
+        self._add_later(tables)
 
     def _create_layout(self) -> None:
         with self.transaction() as connection:
@@ -227,11 +248,11 @@ class Journal:
             connection.execute("INSERT INTO meta VALUES ('version', ?)", (VERSION,))
         self._disk.sync_folder(self.path.parent)
 
-    def _add_later_tables(self, tables: set[str]) -> None:
-        """A folder of an earlier release gets the tables that it lacks."""
-        if not {"audit", "in_flight"} <= tables:
+    def _add_later(self, names: set[str]) -> None:
+        """A folder of an earlier release gets the tables and the index that it lacks."""
+        if not {"audit", "in_flight", "documents_failed"} <= names:
             with self.transaction() as connection:
-                for statement in filter(str.strip, _LATER_TABLES.split(";")):
+                for statement in filter(str.strip, _LATER.split(";")):
                     connection.execute(statement)
 
     def _one(self, query: str, *values: str) -> tuple[Any, ...] | None:
@@ -239,6 +260,13 @@ class Journal:
             if self._reader is None:
                 self._reader = sqlite3.connect(self.path, timeout=30.0, isolation_level=None, check_same_thread=False)
             return cast("tuple[Any, ...] | None", self._reader.execute(query, values).fetchone())
+
+    def _may_know(self, key: str) -> bool:
+        """False where the journal has no call of this key, known without asking it: most calls are new."""
+        with self._lock:
+            if self._known_calls is None:
+                self._known_calls = {hash(known) for (known,) in self.query("SELECT key FROM completions")}
+            return hash(key) in self._known_calls
 
     def query(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows that a SELECT finds."""

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -69,6 +69,9 @@ class JsonlWriter:
 
     def record(self, event: str, fields: Mapping[str, object]) -> None:
         pass
+
+    def drop_failed(self, error_types: Collection[str], is_present: Callable[[str], bool]) -> int:
+        return 0
 
     def drop_missing(self, is_present: Callable[[str], bool]) -> int:
         return 0

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from qwen_batch.records import Evidence, ResultRow
+from qwen_batch.records import Evidence, ResultRow, clean_id
 
 Columns = dict[str, Any]  # one row, by column name, in values that Arrow takes
 
@@ -54,6 +54,7 @@ _FIELDS = (
     pa.field("started_at", _TIMESTAMP, nullable=False),
     pa.field("finished_at", _TIMESTAMP, nullable=False),
 )
+_ROW_FIELDS = [field.name for field in dataclasses.fields(ResultRow)]
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -65,7 +66,7 @@ def result_schema(*, metadata: bool) -> pa.Schema:
 
 def row_to_dict(row: ResultRow) -> Columns:
     """A row as column values, `metadata` as JSON text included. Text is made storable, see clean_text, clean_id."""
-    columns = {field.name: _plain(getattr(row, field.name)) for field in dataclasses.fields(row)}
+    columns = {name: _plain(getattr(row, name)) for name in _ROW_FIELDS}
     columns["doc_id"] = clean_id(row.doc_id)
     return columns
 
@@ -95,11 +96,6 @@ def clean_text(text: str) -> str:
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
-def clean_id(doc_id: str) -> str:
-    """An id without lone surrogates: each becomes its `\\udc..` escape, so that different ids stay different."""
-    return doc_id if doc_id.isascii() else doc_id.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
 def to_json(value: object) -> str:
     """JSON on one line, storable and strict: no lone surrogates, and null for numbers that are none."""
     try:
@@ -118,6 +114,8 @@ def microseconds(moment: datetime.datetime) -> int:
 
 
 def _plain(value: object) -> object:
+    if value is None or isinstance(value, int):  # most columns; the rest is slower
+        return value
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, datetime.datetime):

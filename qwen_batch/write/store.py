@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 import pyarrow as pa
 
-from qwen_batch.errors import OutputError
-from qwen_batch.records import Completion, ResultRow, Status
+from qwen_batch.records import Completion, ResultRow, Status, clean_id
 from qwen_batch.write.audit import AuditEvent, AuditLog, document_event
 from qwen_batch.write.calls import CALL_SCHEMA, ModelCall, call_to_json, columns_from_json
 from qwen_batch.write.disk import Disk
@@ -24,8 +21,6 @@ from qwen_batch.write.journal import COMPLETIONS, DOCUMENTS, Journal, JournaledK
 from qwen_batch.write.parts import PartFolder
 from qwen_batch.write.schema import result_schema, row_to_dict
 from qwen_batch.write.table import JournaledTable
-
-logger = logging.getLogger(__name__)
 
 
 class RowSink(Protocol):
@@ -54,6 +49,9 @@ class RowSink(Protocol):
 
     def drop_missing(self, is_present: Callable[[str], bool]) -> int:
         """Take out the rows of documents that are gone; how many there were."""
+
+    def drop_failed(self, error_types: Collection[str], is_present: Callable[[str], bool]) -> int:
+        """Take out failed rows of these error types that are not present; how many there were."""
 
     def tick(self) -> None:
         """Called often: do what is due."""
@@ -143,6 +141,8 @@ class ResultStore:
         return cls(journal, results, completions, audit, in_flight, audit_text=audit_text)
 
     def is_current(self, doc_id: str, key: str) -> Status | None:
+        if not self._results.holds(clean_id(doc_id)):
+            return None
         found = self._journal.current_key(doc_id)
         return found[1] if found is not None and found[0] == key else None
 
@@ -183,13 +183,25 @@ class ResultStore:
     def drop_missing(self, is_present: Callable[[str], bool]) -> int:
         with self._lock:
             self.flush()
-            gone = [doc_id for doc_id in self._results.ids() if not is_present(doc_id)]
+            return self._drop([doc_id for doc_id in self._results.ids() if not is_present(doc_id)])
+
+    def drop_failed(self, error_types: Collection[str], is_present: Callable[[str], bool]) -> int:
+        with self._lock:
+            failed = self._journal.failed_rows()
+            gone = [row["doc_id"] for row in failed if row["error_type"] in error_types]
+            gone = [doc_id for doc_id in gone if not is_present(doc_id)]
             if gone:
-                events = [AuditEvent("document_dropped", {"doc_id": doc_id}) for doc_id in gone]
-                self._journal.forget_documents(gone, lambda connection: self._audit.add(connection, events))
-                self._audit.added()
-                self._results.drop(gone)
-            return len(gone)
+                self.flush()
+            return self._drop(gone)
+
+    def _drop(self, gone: list[str]) -> int:
+        """Rows that are in part files."""
+        if gone:
+            events = [AuditEvent("document_dropped", {"doc_id": doc_id}) for doc_id in gone]
+            self._journal.forget_documents(gone, lambda connection: self._audit.add(connection, events))
+            self._audit.added()
+            self._results.drop(gone)
+        return len(gone)
 
     def tick(self) -> None:
         with self._lock:
@@ -219,16 +231,3 @@ class ResultStore:
 
     def _tables(self) -> list[JournaledTable]:
         return [self._results, *([self._completions] if self._completions is not None else [])]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            self.close()
-        except OutputError as failure:
-            if error is None:
-                raise
-            logger.warning("the last rows are in the journal only, until the next run: %s", failure)

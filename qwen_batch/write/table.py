@@ -99,6 +99,10 @@ class JournaledTable:
         """Ids of all rows that part files hold."""
         return self._parts.places.keys()
 
+    def holds(self, id_: str) -> bool:
+        """Whether there is a row of this id, in a part file or on its way there; asks no medium."""
+        return id_ in self._pending or id_ in self._parts.places
+
     def drop(self, ids: Iterable[str]) -> None:
         """Take rows that the journal has forgotten out of the part files."""
         self._parts.drop(ids)

@@ -123,7 +123,7 @@ def count_bytes(monkeypatch: pytest.MonkeyPatch, model: ModelConfig) -> int:
         return empty(shape, dtype=dtype, device=device)
 
     monkeypatch.setattr(torch, "empty", counted)
-    loader = _Loader(ShapesOnly(Path("nowhere"), {}), torch.bfloat16, torch.device("meta"), None)
+    loader = _Loader(ShapesOnly(Path("nowhere"), {}), torch.bfloat16, torch.device("meta"), None, int8=False)
     read_weights(loader, model)
     return sum(sizes)
 

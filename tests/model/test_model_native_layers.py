@@ -14,7 +14,7 @@ from qwen_batch.model.backend import TorchBackend
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.decoder import Decoder
 from qwen_batch.model.kv_cache import KVCache
-from qwen_batch.model.linear import NativeLinear, PlainLinear
+from qwen_batch.model.linear import NativeLinear, PlainLinear, make_linear
 from qwen_batch.model.native import NativeBackend
 from qwen_batch.model.native_library import NativeLibrary, load_native
 from qwen_batch.model.rope import Rope
@@ -198,3 +198,43 @@ def test_steady_steps_allocate_no_buffers(library: NativeLibrary) -> None:
     for rows in ([0], [0, 1], []):
         decoder.forward(with_tokens(make_step([(0, 50), (9, 1), (3, 4)], 16, 20, seed=5), rows), cache)
     assert layers.num_grown == before == 1
+
+
+@pytest.fixture
+def int8_library(library: NativeLibrary) -> NativeLibrary:
+    if not library.has_int8:
+        pytest.skip("this CPU has no VNNI")
+    return library
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 9, 195])
+@pytest.mark.parametrize(("outputs", "inputs"), [(1, 64), (47, 128), (49, 64), (144, 576)])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_products_in_int8(int8_library: NativeLibrary, rows: int, outputs: int, inputs: int, with_bias: bool) -> None:
+    """Equal to the same rounding in float64, but for ties and for the last rounding to the dtype."""
+    dtype = int8_library.dtype
+    x, weight = draw(rows, inputs, seed=1, dtype=dtype), draw(outputs, inputs, seed=2, dtype=dtype)
+    x[:, 5] *= 40  # an outlier must hurt its own group alone
+    bias = draw(outputs, seed=3, dtype=dtype) if with_bias else None
+    linear = NativeLinear.pack_int8(int8_library, weight, bias)
+    scales = weight.float().abs().amax(1, keepdim=True) / 127
+    rounded = (weight.float() / scales).round().double() * scales.double()
+    groups = x.float().view(rows, -1, 64)
+    x_scales = groups.abs().amax(-1, keepdim=True) / 127
+    near = ((groups * (1 / x_scales)).round().double() * x_scales.double()).view(rows, inputs)
+    expected = near @ rounded.T + (0 if bias is None else bias.double())
+    error = (linear(x).double() - expected).abs() - TOLERANCE[dtype] * expected.abs()
+    step = x_scales.amax(1).double() * weight.abs().amax().double()  # a tie that is rounded the other way
+    assert (error <= step + 1e-5).all()
+    assert error.clamp_min(0).mean() < 1e-3, "ties are few"
+    assert torch.equal(linear(x), torch.cat([linear(row[None]) for row in x]))
+
+
+def test_int8_keeps_zeros_and_takes_what_it_can(int8_library: NativeLibrary) -> None:
+    dtype = int8_library.dtype
+    linear = NativeLinear.pack_int8(int8_library, torch.zeros(5, 64, dtype=dtype), None)
+    assert torch.equal(linear(draw(3, 64, seed=1, dtype=dtype)), torch.zeros(3, 5, dtype=dtype))
+    assert torch.equal(linear(torch.zeros(3, 64, dtype=dtype)), torch.zeros(3, 5, dtype=dtype))
+    made = [make_linear(draw(8, inputs, seed=2, dtype=dtype), None, int8_library, int8=True) for inputs in (64, 96)]
+    in_int8 = [isinstance(linear, NativeLinear) and bool(linear.product.scales) for linear in made]
+    assert in_int8 == [True, False], "a group has 64 inputs"

@@ -82,6 +82,18 @@ def test_a_failed_night_does_not_hide_the_last_good_one(job: Path) -> None:
     assert (found[("run_exit_code",)], found[("run_active",)]) == (2, 0)
 
 
+def test_a_port_alone_tells_of_the_last_success_too(tmp_path: Path) -> None:
+    (tmp_path / ".journal").mkdir()
+    started = time.time()
+    for seen in (False, True):
+        port = free_port()
+        with open_metrics("night", tmp_path, file=None, host="127.0.0.1", port=port) as metrics:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
+                found = parse(response.read().decode())
+            assert (found[("last_success_timestamp_seconds",)] >= started) == seen
+            metrics.finish(0)
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -175,10 +187,24 @@ def alert(minutes: str, name: str, *firing: str) -> dict[str, object]:
 RULE_TESTS = [
     {
         "interval": "1m",
-        "input_series": [series("last_success_timestamp_seconds", "0x2000")],
+        "input_series": [
+            series("last_success_timestamp_seconds", "1x2000"),
+            series("run_start_timestamp_seconds", "0+60x2000"),
+        ],
         "alert_rule_test": [
             alert("26h", "QwenBatchNoSuccess"),
             alert("26h10m", "QwenBatchNoSuccess", "night: no run has come to its end for more than 26 hours"),
+        ],
+    },
+    {  # a first run, that goes on and on
+        "interval": "1m",
+        "input_series": [
+            series("last_success_timestamp_seconds", "0x3600"),
+            series("run_start_timestamp_seconds", "_x60 3600x3540"),
+        ],
+        "alert_rule_test": [
+            alert("26h", "QwenBatchNoSuccess"),
+            alert("27h10m", "QwenBatchNoSuccess", "night: no run has come to its end for more than 26 hours"),
         ],
     },
     {

@@ -56,7 +56,7 @@ def test_a_document_that_fits_is_one_request() -> None:
     assert request.prompt_token_ids == FakeTokenizer().encode_chat(
         [Message("user", "List the parties and the dates.\n\n<document>\nOne.\n\nTwo.\n</document>")], False
     )
-    assert (request.request_id, request.sampling.max_tokens, task.outstanding) == ("0/0/0", 60, {"0/0/0"})
+    assert (request.request_id, request.sampling.max_tokens) == ("0/0/0", 60)
     assert not task.is_done
     completion = complete(request, num_cached_tokens=4)
     assert task.complete(completion) == ()
@@ -183,7 +183,7 @@ def test_levels_of_merging() -> None:
 def test_each_document_goes_on_by_itself() -> None:
     planner = make_planner(long_documents={"chunk_size": 200})
     slow, fast = (start(planner, make_document(text_of(700), doc_id=name)) for name in ("slow", "fast"))
-    assert not set(slow.outstanding) & set(fast.outstanding)
+    assert not {r.request_id for r in slow.requests()} & {r.request_id for r in fast.requests()}
     *_, final = (task_requests for request in fast.requests() for task_requests in [fast.complete(complete(request))])
     assert len(final) == 1
     assert slow.level == 0
@@ -432,7 +432,7 @@ def test_every_request_fits_and_every_task_ends(
         sizes.append(len(requests))
         assert not ids & {request.request_id for request in requests}
         ids |= {request.request_id for request in requests}
-        assert len({request.request_id for request in requests}) == len(requests) == len(first.outstanding)
+        assert len({request.request_id for request in requests}) == len(requests)
         answers = {r.request_id: "note 甲 " * dice.randrange(60) for r in requests}
         for request in requests:
             assert len(request.prompt_token_ids) + request.sampling.max_tokens <= window

@@ -89,12 +89,24 @@ def test_an_input_inside_another_is_part_of_it(tree: Path) -> None:
     assert ids(tree, tree / "sub") == ["a.txt", "b.txt", "no_suffix", "sub/a.txt", "sub/deep/c.md"]
 
 
+@pytest.mark.parametrize("other", ["archive", "archive/*.txt", "archive/**/*.txt"])
+def test_ids_do_not_change_with_a_folder_that_comes_and_goes(tmp_path: Path, other: str) -> None:
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox/a.txt").write_text("a")
+    paths = [str(tmp_path / "inbox"), str(tmp_path / other)]
+    before = [item.doc_id for item in iter_inputs(paths)]
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive/b.txt").write_text("b")
+    assert [item.doc_id for item in iter_inputs(paths)] == ["inbox/a.txt", "archive/b.txt"]
+    assert before[0] == "inbox/a.txt"
+
+
 @pytest.mark.parametrize("name", ["none.pdf", "none/*.pdf", "none"])
 def test_a_path_that_does_not_exist_is_a_failure(tmp_path: Path, name: str) -> None:
     missing = str(tmp_path / name)
     (item,) = iter_inputs([missing])
     assert item == Failure(
-        missing if "*" in name else f"in/{name}",
+        {"none/*.pdf": missing, "none.pdf": "in/none.pdf", "none": "none"}[name],
         missing,
         "read",
         "not_found",

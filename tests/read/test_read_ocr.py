@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pypdfium2
 import pytest
 from reportlab.lib.utils import ImageReader
@@ -104,6 +109,55 @@ def test_real_recognition(tmp_path: Path, name: str, wanted: float) -> None:
     assert (words[0] & words[1]).total() >= wanted * words[0].total()
     assert seen.ocr_confidence is not None
     assert seen.ocr_confidence > 0.9
+
+
+def drawn(text: str, size: int) -> Any:
+    """A black text of one line on white, (height, width, 3)."""
+    models = pytest.importorskip("qwen_batch.read.ocr_models")
+    picture = np.full((160, 1600, 3), 255, np.uint8)
+    models.cv2.putText(picture, text, (20, 100), models.cv2.FONT_HERSHEY_SIMPLEX, size / 24, (0, 0, 0), 2)
+    return picture
+
+
+@pytest.mark.skipif(find_spec("rapidocr") is None, reason="the extra `ocr` is not installed")
+def test_lines_are_read_wherever_they_stand_and_however_they_lie() -> None:
+    models = pytest.importorskip("qwen_batch.read.ocr_models")
+    line = drawn("The Supplier shall deliver by 31 March 2026", 28)
+    white = np.full_like(line, 255)
+    page = np.concatenate([white] * 4 + [line] + [white] * 4)
+    for picture in (page, models.cv2.rotate(page, models.cv2.ROTATE_180), np.rot90(page).copy()):
+        (seen,) = models.read_lines(picture)
+        assert seen.text == "The Supplier shall deliver by 31 March 2026"
+        assert seen.score > 0.95
+    ((_, top, _, bottom),) = models.boxes_of(models.read_lines(page))
+    assert 690 < top < 730 < bottom < 780
+
+
+@pytest.mark.skipif(find_spec("rapidocr") is None, reason="the extra `ocr` is not installed")
+def test_an_empty_picture_shows_nothing_and_runs_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = pytest.importorskip("qwen_batch.read.ocr_models")
+    monkeypatch.setattr(models, "_run", lambda name, values: pytest.fail(f"{name} ran"))
+    assert models.read_lines(np.full((2000, 1500, 3), 250, np.uint8)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("rapidocr") is None, reason="the extra `ocr` is not installed")
+def test_a_letter_page_is_read_in_bounded_memory() -> None:
+    """The models in their usual way take 850 MB for it."""
+    script = (
+        "import re, numpy as np\n"
+        "from qwen_batch.read import ocr_models as models\n"
+        "page = np.full((2000, 1546, 3), 255, np.uint8)\n"
+        "for row in range(60, 1960, 40):\n"
+        "    models.cv2.putText(page, 'The quick brown fox jumps over the lazy dog again and again. ' * 2, (60, row),"
+        " models.cv2.FONT_HERSHEY_SIMPLEX, 0.6, (0, 0, 0), 1)\n"
+        "assert len(models.read_lines(page)) >= 40\n"
+        "print(int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) // 1024)"
+    )
+    if sys.platform != "linux":
+        pytest.skip("reads its memory from /proc")
+    peak_mib = int(subprocess.check_output([sys.executable, "-c", script], text=True))
+    assert peak_mib < 400
 
 
 def test_a_page_with_a_frame_alone_is_blank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from reportlab.platypus import Table, TableStyle
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.pdf import read_pdf
-from qwen_batch.read.pdf_chars import Char, iter_line_chars
+from qwen_batch.read.pdf_chars import PageChars, iter_lines
 from qwen_batch.records import Span
 
 WritePdf = Callable[..., Path]
@@ -61,9 +61,11 @@ def test_a_hyphen_at_a_line_end_ends_the_line(write_pdf: WritePdf) -> None:
 
 
 def test_line_cutting_keeps_all_characters_but_line_ends() -> None:
-    chars = [Char(text, 0, 0, 1, 1, number) for number, text in enumerate("ab\r\nc\x02d e")]
-    lines = ["".join(char.text for char in line) for line in iter_line_chars(chars, lambda char: int(char.text == "e"))]
-    assert lines == ["ab", "", "c\x02", "d ", "e"]
+    text = "ab\r\nc\x02d e"
+    places = [0.0] * len(text)
+    chars = PageChars(text, places, places, places, places, range(len(text)))
+    lines = [text[start:end] for start, end in iter_lines(chars, [int(char == "e") for char in text])]
+    assert lines == ["ab", "c\x02", "d ", "e"]
 
 
 def test_wide_gaps_are_kept(tmp_path: Path) -> None:

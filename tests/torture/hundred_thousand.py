@@ -1,7 +1,7 @@
 """A run over many JSONL records with a STUB in place of the engine: what everything but the model costs.
 
 Prints one JSON object: RSS when 10,000 rows were written and at the peak, and the seconds spent in the planner (chat
-template and tokens), the journal (questions, calls, rows and their audit lines) and in all.
+template, tokens, keys), the journal (questions, calls, rows and their audit lines, what is in flight) and in all.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import qwen_batch.calls
 import qwen_batch.engine
 from qwen_batch.engine import Engine, EngineConfig
 from qwen_batch.engine.engine import EngineStats
@@ -20,15 +21,18 @@ from qwen_batch.job import load_job
 from qwen_batch.pipeline import RunOptions, run_job
 from qwen_batch.plan.tree import Planner
 from qwen_batch.records import Completion, Request
+from qwen_batch.write.in_flight import InFlight
 from qwen_batch.write.journal import Journal
 
 EARLY_ROWS = 10_000
+STEP_SECONDS = 0.01
 SPENT = {f"{room}_{kind}": 0.0 for room in ("planner", "journal") for kind in ("cpu_seconds", "wall_seconds")}
 SEEN = {"rows": 0, "early_rss": 0}
 
 
 class StubEngine:
-    """Answers every request at the next step with fixed tokens. It computes nothing."""
+    """Answers every request at the next step with fixed tokens. It computes nothing, and takes as long as a fast device
+    takes for a step: without that, a step would hold what the feed plans in no time, and each one costs two commits."""
 
     def __init__(self, engine: Engine) -> None:
         self.tokenizer = engine.tokenizer
@@ -44,6 +48,7 @@ class StubEngine:
         self._requests.append(request)
 
     def step(self) -> list[Completion]:
+        time.sleep(STEP_SECONDS)
         requests, self._requests = self._requests, []
         answer = tuple(range(100, 120))
         return [Completion(r.request_id, answer, "an answer", "stop", len(r.prompt_token_ids)) for r in requests]
@@ -98,7 +103,9 @@ def main(job: str) -> None:
     qwen_batch.engine.Engine.load_folder = stub  # type: ignore[method-assign,assignment]
     watch_rows()
     timed("planner", Planner, "start")
-    for name in ("current_key", "completion", "add_completions", "add_rows"):
+    timed("planner", qwen_batch.calls, "request_key")
+    timed("journal", InFlight, "begin")
+    for name in ("current_key", "completion", "add_completions", "add_rows", "note_part"):
         timed("journal", Journal, name)
     started = time.monotonic()
     summary = run_job(load_job(job), RunOptions(quiet=True))

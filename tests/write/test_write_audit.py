@@ -6,6 +6,7 @@ import datetime
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -23,7 +24,7 @@ DAY = datetime.datetime(2026, 11, 29, 2, 5, tzinfo=datetime.UTC)
 
 
 def fill(folder: Path) -> None:
-    with open_store(folder, keep_completions=True) as store:
+    with closing(open_store(folder, keep_completions=True)) as store:
         store.record("run_started", {"who": "me"})
         for name in "abcdefg":
             store.add_completions([make_call(f"call-{name}", name)])
@@ -51,7 +52,7 @@ def test_a_line_for_each_row_without_its_text(tmp_path: Path) -> None:
 
 
 def test_text_on_request(tmp_path: Path) -> None:
-    with open_store(tmp_path, audit_text=True) as store:
+    with closing(open_store(tmp_path, audit_text=True)) as store:
         store.add_rows([(make_row("a", "the answer\u2028合同"), "k")])
     assert events(tmp_path)[0]["answer"] == "the answer\u2028合同"
     assert verify(tmp_path).problems == []
@@ -149,7 +150,7 @@ def test_a_torn_line_is_cut_off_and_written_again(tmp_path: Path) -> None:
 def test_the_chain_goes_on_after_the_journal_was_lost(tmp_path: Path) -> None:
     fill(tmp_path)
     shutil.rmtree(tmp_path / ".journal")
-    with open_store(tmp_path) as store:
+    with closing(open_store(tmp_path)) as store:
         store.add_rows([(make_row(name, f"answer {name}"), f"key-{name}") for name in "abcdefg"])
     assert [line["seq"] for line in events(tmp_path)] == list(range(1, 16))
     report = verify(tmp_path)
@@ -184,9 +185,9 @@ def test_verify_sees_missing_and_doubled_rows(tmp_path: Path) -> None:
 def test_verify_sees_a_row_that_the_audit_log_does_not_tell_of(tmp_path: Path) -> None:
     fill(tmp_path)
     other = tmp_path / "other"
-    with open_store(other) as store:
+    with closing(open_store(other)) as store:
         store.add_rows([(make_row("a", "something else"), "key-a")])
-    with open_store(tmp_path) as store, store._journal.transaction() as connection:
+    with closing(open_store(tmp_path)) as store, store._journal.transaction() as connection:
         text = read_journal_row(other)
         connection.execute("UPDATE documents SET row = ?, part = NULL WHERE doc_id = 'a'", (text,))
     open_store(tmp_path).close()
@@ -202,7 +203,7 @@ def read_journal_row(folder: Path) -> str:
 
 def test_dropped_rows_are_gone_and_told_of(tmp_path: Path) -> None:
     fill(tmp_path)
-    with open_store(tmp_path) as store:
+    with closing(open_store(tmp_path)) as store:
         assert store.drop_missing(lambda doc_id: doc_id in "abf") == 4
         assert store.is_current("c", "key-c") is None
     assert [row["doc_id"] for row in read_results(tmp_path)] == ["a", "b", "f"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ NAMES = [f"{n:02}" for n in range(20)]
 
 def fill(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "MIN_SMALL_PARTS", 10**9)
-    with open_store(folder, flush_rows=1) as store:
+    with closing(open_store(folder, flush_rows=1)) as store:
         store.add_rows([(make_row(name, f"answer {name}"), "k") for name in NAMES])
     monkeypatch.setattr(compaction, "MIN_SMALL_PARTS", 4)
     assert len(list((folder / "results").iterdir())) == 20
@@ -33,7 +34,7 @@ def test_small_parts_are_merged_and_rows_keep_being_replaced(tmp_path: Path, mon
     open_store(tmp_path).close()
     assert [path.name for path in (tmp_path / "results").iterdir()] == ["part-000020.parquet"]
     check(tmp_path)
-    with open_store(tmp_path) as store:
+    with closing(open_store(tmp_path)) as store:
         store.add_rows([(make_row("07", "new", seconds=2), "k2"), (make_row("99", "added"), "k")])
     found = answers(tmp_path)
     assert (found["07"], found["99"], len(found)) == ("new", "added", 21)
@@ -46,7 +47,7 @@ def test_large_parts_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     large = tmp_path / "results" / "part-000020.parquet"
     inode = large.stat().st_ino
     monkeypatch.setattr(compaction.compact, "__defaults__", (10,))
-    with open_store(tmp_path, flush_rows=1) as store:
+    with closing(open_store(tmp_path, flush_rows=1)) as store:
         store.add_rows([(make_row(f"x{n}"), "k") for n in range(5)])
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == [
         "part-000020.parquet",

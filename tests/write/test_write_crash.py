@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ def merge(adds: Iterable[Versions]) -> Versions:
 def check_reopened(folder: Path, acknowledged: list[Versions], rest: list[Versions]) -> None:
     """All acknowledged versions, or all of the add that was under way: adds are whole or not at all."""
     sure, possible = merge(acknowledged), merge([*acknowledged, *rest[:1]])
-    with open_store(folder, keep_completions=True) as store:
+    with closing(open_store(folder, keep_completions=True)) as store:
         found = answers(folder)
         expected = possible if found == {doc: answer for doc, (answer, _) in possible.items()} else sure
         assert found == {doc: answer for doc, (answer, _) in expected.items()}
@@ -121,7 +122,7 @@ def test_a_second_stop_while_the_first_is_repaired(tmp_path: Path) -> None:
 def test_a_stop_while_metadata_is_switched_on(tmp_path: Path) -> None:
     for stop_at in range(1, 100):
         folder = tmp_path / f"stop-{stop_at}"
-        with open_store(folder) as store:
+        with closing(open_store(folder)) as store:
             store.add_rows([(make_row(doc_id), "k") for doc_id in "abcd"])
         try:
             abandon(open_store(folder, metadata=True, disk=StoppingDisk(stop_at)))

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,7 @@ def test_a_full_disk_behind_standard_output() -> None:
 
 
 def test_a_table_as_an_openai_batch_file(tmp_path: Path) -> None:
-    with open_store(tmp_path, flush_rows=2) as store:
+    with closing(open_store(tmp_path, flush_rows=2)) as store:
         store.add_rows([(make_row(doc_id), "k") for doc_id in "abc"])
     path = tmp_path / "openai-batch.jsonl"
     assert write_openai_batch(tmp_path / "results", path) == 3

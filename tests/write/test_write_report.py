@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ def fill(folder: Path) -> None:
         make_row("d", seconds=3, error_type="too_long", **failed),
         make_row("e", seconds=3, error_type="too_long", model="other", **failed),
     ]
-    with open_store(folder, flush_rows=2) as store:
+    with closing(open_store(folder, flush_rows=2)) as store:
         store.add_rows([(row, "k") for row in rows])
 
 

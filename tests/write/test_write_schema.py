@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from write_helpers import START, make_row
 
-from qwen_batch.records import ResultRow
-from qwen_batch.write.schema import clean_id, clean_text, result_schema, row_to_dict, rows_to_table, to_json
+from qwen_batch.records import ResultRow, clean_id
+from qwen_batch.write.schema import clean_text, result_schema, row_to_dict, rows_to_table, to_json
 
 NEEDED = (
     "doc_id source status model model_sha256 precision job_sha256 run_id started_at finished_at "

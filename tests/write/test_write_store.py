@@ -5,6 +5,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from qwen_batch.records import ResultRow
 from qwen_batch.write.calls import CALL_SCHEMA
 from qwen_batch.write.disk import Disk
 from qwen_batch.write.schema import result_schema
-from qwen_batch.write.store import ResultStore
 
 
 def keyed(*doc_ids: str, answer: str = "yes", seconds: int = 1) -> list[tuple[ResultRow, str]]:
@@ -26,7 +26,7 @@ def keyed(*doc_ids: str, answer: str = "yes", seconds: int = 1) -> list[tuple[Re
 
 
 def fill(folder: Path, *doc_ids: str, **changes: Any) -> None:
-    with open_store(folder, **changes) as store:
+    with closing(open_store(folder, **changes)) as store:
         store.add_rows(keyed(*doc_ids))
 
 
@@ -47,14 +47,14 @@ class FullDisk(Disk):
 
 
 def test_a_table_reads_before_and_without_any_row(tmp_path: Path) -> None:
-    with open_store(tmp_path / "new" / "out"):
+    with closing(open_store(tmp_path / "new" / "out")):
         assert read_results(tmp_path / "new" / "out") == []
     table = pq.read_table(tmp_path / "new" / "out" / "results")
     assert table.schema.equals(result_schema(metadata=False))
 
 
 def test_rows_appear_when_enough_have_come(tmp_path: Path) -> None:
-    with open_store(tmp_path, flush_rows=3) as store:
+    with closing(open_store(tmp_path, flush_rows=3)) as store:
         store.add_rows(keyed("a", "b"))
         assert answers(tmp_path) == {}
         store.add_rows(keyed("c"))
@@ -66,7 +66,7 @@ def test_rows_appear_when_enough_have_come(tmp_path: Path) -> None:
 
 def test_rows_appear_when_the_first_has_waited_long_enough(tmp_path: Path) -> None:
     now = 100.0
-    with open_store(tmp_path, flush_rows=100, flush_seconds=30.0, clock=lambda: now) as store:
+    with closing(open_store(tmp_path, flush_rows=100, flush_seconds=30.0, clock=lambda: now)) as store:
         now = 1000.0
         store.add_rows(keyed("a"))
         now = 1029.0
@@ -82,7 +82,7 @@ def test_rows_appear_when_the_first_has_waited_long_enough(tmp_path: Path) -> No
 
 
 def test_slow_runs_do_not_leave_a_part_for_each_flush(tmp_path: Path) -> None:
-    with open_store(tmp_path, flush_rows=10) as store:
+    with closing(open_store(tmp_path, flush_rows=10)) as store:
         for number in range(25):
             store.add_rows(keyed(f"doc-{number}"))
             store.flush()
@@ -93,7 +93,7 @@ def test_slow_runs_do_not_leave_a_part_for_each_flush(tmp_path: Path) -> None:
 def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
     fill(tmp_path, *"abcde")
     before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in (tmp_path / "results").iterdir()}
-    with open_store(tmp_path) as store:
+    with closing(open_store(tmp_path)) as store:
         assert [store.is_current(doc_id, "key-yes") for doc_id in "abcdef"] == ["ok"] * 5 + [None]
         assert store.is_current("a", "another key") is None
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in (tmp_path / "results").iterdir()} == before
@@ -101,7 +101,7 @@ def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_changed_document_takes_its_old_place(tmp_path: Path) -> None:
     fill(tmp_path, *"abcde")
-    with open_store(tmp_path) as store:
+    with closing(open_store(tmp_path)) as store:
         store.add_rows(keyed("b", answer="no", seconds=9))
         assert answers(tmp_path)["b"] == "yes"
     rows = read_results(tmp_path)
@@ -110,14 +110,14 @@ def test_a_changed_document_takes_its_old_place(tmp_path: Path) -> None:
 
 
 def test_a_document_twice_in_an_add_has_its_last_row(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
+    with closing(open_store(tmp_path)) as store:
         store.add_rows([*keyed("a", answer="first"), *keyed("a", answer="second")])
         assert store.is_current("a", "key-second") == "ok"
     assert answers(tmp_path) == {"a": "second"}
 
 
 def test_a_row_that_does_not_fit_is_never_durable(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
+    with closing(open_store(tmp_path)) as store:
         with pytest.raises(ValueError, match="a row does not fit the table"):
             store.add_rows([*keyed("a"), (make_row("b", num_pages=2**40), "k")])
         assert store.is_current("a", "key-yes") is None
@@ -126,25 +126,25 @@ def test_a_row_that_does_not_fit_is_never_durable(tmp_path: Path) -> None:
 
 
 def test_fresh_forgets_what_was_computed_and_shows_old_rows_meanwhile(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
+    with closing(open_store(tmp_path)) as store:
         store.add_rows(keyed("a", "b"))
         store.add_completions([make_call("c")])
-    with open_store(tmp_path, fresh=True) as store:
+    with closing(open_store(tmp_path, fresh=True)) as store:
         assert store.is_current("a", "key-yes") is None
         assert store.completion("c") is None
         store.add_rows(keyed("a", answer="anew", seconds=5))
     assert answers(tmp_path) == {"a": "anew", "b": "yes"}
-    with open_store(tmp_path) as store:  # a fresh run that was stopped goes on without --fresh
+    with closing(open_store(tmp_path)) as store:  # a fresh run that was stopped goes on without --fresh
         assert store.is_current("a", "key-anew") == "ok"
         assert store.is_current("b", "key-yes") is None
 
 
 def test_completions_are_kept_as_a_table_when_asked_for(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
+    with closing(open_store(tmp_path)) as store:
         store.add_completions([make_call("early")])
         assert store.completion("early") == make_call("early").completion
     assert not (tmp_path / "completions").exists()
-    with open_store(tmp_path, keep_completions=True) as store:
+    with closing(open_store(tmp_path, keep_completions=True)) as store:
         store.add_completions([make_call("late", level=1, index=2, text="\ud800"), make_call("early", text="new")])
     table = pq.read_table(tmp_path / "completions")
     assert table.schema.equals(CALL_SCHEMA)
@@ -177,7 +177,7 @@ def test_names_of_temporary_files_are_no_data_to_readers_and_are_removed(tmp_pat
 def test_a_lost_journal_costs_computing_but_no_row_and_no_double(tmp_path: Path) -> None:
     fill(tmp_path, *"abcd")
     shutil.rmtree(tmp_path / ".journal")
-    with open_store(tmp_path) as store:
+    with closing(open_store(tmp_path)) as store:
         assert store.is_current("a", "key-yes") is None
         assert answers(tmp_path).keys() == set("abcd")
         store.add_rows(keyed("d", "a", "e", answer="anew", seconds=5))
@@ -187,7 +187,7 @@ def test_a_lost_journal_costs_computing_but_no_row_and_no_double(tmp_path: Path)
 def test_a_lost_table_is_written_again(tmp_path: Path) -> None:
     fill(tmp_path, *"abcde")
     shutil.rmtree(tmp_path / "results")
-    with open_store(tmp_path) as store:
+    with closing(open_store(tmp_path)) as store:
         assert answers(tmp_path).keys() == set("abcde")
         assert store.is_current("a", "key-yes") == "ok"
 
@@ -195,7 +195,7 @@ def test_a_lost_table_is_written_again(tmp_path: Path) -> None:
 def test_a_part_put_back_from_an_older_copy_is_brought_up_to_date(tmp_path: Path) -> None:
     fill(tmp_path, *"abc")
     old = (tmp_path / "results" / "part-000000.parquet").read_bytes()
-    with open_store(tmp_path) as store:
+    with closing(open_store(tmp_path)) as store:
         store.add_rows(keyed("b", answer="new", seconds=9))
     (tmp_path / "results" / "part-000000.parquet").write_bytes(old)
     open_store(tmp_path).close()
@@ -204,7 +204,7 @@ def test_a_part_put_back_from_an_older_copy_is_brought_up_to_date(tmp_path: Path
 
 def test_a_document_in_two_parts_keeps_its_newest_row(tmp_path: Path) -> None:
     fill(tmp_path / "one", *"abc")
-    with open_store(tmp_path / "two") as store:
+    with closing(open_store(tmp_path / "two")) as store:
         store.add_rows([*keyed("b", answer="newer", seconds=9), *keyed("c", answer="older", seconds=0), *keyed("d")])
     parts = tmp_path / "one" / "results"
     shutil.copy(tmp_path / "two" / "results" / "part-000000.parquet", parts / "part-000007.parquet")
@@ -217,18 +217,18 @@ def test_a_document_in_two_parts_keeps_its_newest_row(tmp_path: Path) -> None:
 
 def test_of_a_document_in_two_parts_the_journal_knows_better(tmp_path: Path) -> None:
     fill(tmp_path / "one", *"abc")
-    with open_store(tmp_path / "two") as store:
+    with closing(open_store(tmp_path / "two")) as store:
         store.add_rows(keyed("b", answer="of another table", seconds=9))
     parts = tmp_path / "one" / "results"
     shutil.copy(tmp_path / "two" / "results" / "part-000000.parquet", parts / "part-000007.parquet")
-    with open_store(tmp_path / "one") as store:
+    with closing(open_store(tmp_path / "one")) as store:
         assert store.is_current("b", "key-yes") == "ok"
     assert answers(tmp_path / "one") == {"a": "yes", "b": "yes", "c": "yes"}
 
 
 def test_metadata_switched_on_and_off(tmp_path: Path) -> None:
     fill(tmp_path, *"abcd")
-    with open_store(tmp_path, metadata=True) as store:
+    with closing(open_store(tmp_path, metadata=True)) as store:
         assert {row["metadata"] for row in read_results(tmp_path)} == {'{"team": "法务", "n": [1, 2.5, null]}'}
         store.add_rows(keyed("e"))
     assert pq.read_table(tmp_path / "results").schema.equals(result_schema(metadata=True))
@@ -296,16 +296,11 @@ def test_a_full_disk_is_an_error_with_advice_and_costs_nothing(tmp_path: Path) -
 
 def test_a_disk_that_stays_full_leaves_the_rows_to_the_next_run(tmp_path: Path) -> None:
     disk = FullDisk()
-
-    def run_into_trouble() -> None:
-        with open_store(tmp_path, disk=disk) as store:
-            store.add_rows(keyed("a"))
-            disk.full = True
-            raise KeyError("the run's own trouble")
-
-    with collect_log() as messages, pytest.raises(KeyError, match="the run's own trouble"):
-        run_into_trouble()
-    assert messages[0].startswith("the last rows are in the journal only, until the next run: ")
+    store = open_store(tmp_path, disk=disk)
+    store.add_rows(keyed("a"))
+    disk.full = True
+    with pytest.raises(OutputError, match="no space is left on the disk"):
+        store.close()
     assert answers(tmp_path) == {}
     open_store(tmp_path).close()
     assert answers(tmp_path) == {"a": "yes"}
@@ -347,7 +342,7 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
 
 
 def test_threads_share_a_store(tmp_path: Path) -> None:
-    with open_store(tmp_path, flush_rows=7) as store:
+    with closing(open_store(tmp_path, flush_rows=7)) as store:
 
         def work(number: int) -> None:
             for step in range(15):
@@ -377,7 +372,7 @@ def test_a_reader_beside_a_run_always_sees_a_whole_table(tmp_path: Path) -> None
 
     reader = threading.Thread(target=look)
     reader.start()
-    with open_store(tmp_path, flush_rows=4) as store:
+    with closing(open_store(tmp_path, flush_rows=4)) as store:
         for version in range(2, 25):
             store.add_rows(
                 keyed(*(f"doc-{(version + step) % 10}" for step in range(4)), answer=f"{version}", seconds=version)
@@ -396,8 +391,9 @@ def test_closing_twice_and_a_store_that_was_left_alone(tmp_path: Path) -> None:
     left = open_store(tmp_path)
     left.add_rows(keyed("b"))
     abandon(left)
-    with ResultStore.open(tmp_path, metadata=False, flush_rows=5, flush_seconds=1.0):
-        assert answers(tmp_path).keys() == {"a", "b"}
+    again = open_store(tmp_path)
+    assert answers(tmp_path).keys() == {"a", "b"}
+    again.close()
 
 
 def test_folder_names_with_an_equals_sign_are_no_columns(tmp_path: Path) -> None:

@@ -1,0 +1,219 @@
+"""The PP-OCR models that rapidocr's wheel carries, run within a small, fixed amount of memory.
+
+rapidocr itself looks for lines in the page as a whole and reads six of them at once: 850 MB for a letter page, and
+half a second to import. Here the page goes through detection in bands, and lines are read one by one, at their own
+width, without padding. Detection is differentiable binarisation (Liao et al., AAAI 2020), reading is CTC (Graves et
+al., ICML 2006).
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+Pixels = npt.NDArray[np.uint8]  # (height, width, 3), blue, green, red
+Floats = npt.NDArray[np.float32]
+
+DETECTION_SIDE = 1280  # pixels of the longer side of the picture in which lines are looked for
+STEP = 32  # the detector takes multiples of this
+BAND = 192  # rows of a band, and 64 more at each end; for 1280 x 960 pixels at once the detector takes 370 MB
+BAND_MARGIN = 64  # rows that a band sees beyond each of its ends
+FLAT = 24  # levels of grey; a band with less contrast shows nothing
+INK = 0.3  # probability from which on a pixel belongs to a line
+MIN_LINE = 0.5  # mean probability in a line's box
+MAX_LINES = 1000
+MIN_SHORT_SIDE = 3.0  # pixels of detection
+GROWTH = 1.6  # the detector finds the cores of lines: area * GROWTH / perimeter is added on each side
+TALL = 1.5  # times as high as wide: text that runs up or down
+READ_HEIGHT = 48
+MIN_READ_WIDTH = 160
+MAX_READ_WIDTH = 1920
+TURN_WIDTH = 192  # pixels of a line's beginning that tell whether it is upside down
+TURN_SAMPLES = 8  # lines, the longest, that decide for all of a page that run the same way
+TURN_SURE = 0.9
+
+
+class SeenLine(NamedTuple):
+    """A line as it was recognised."""
+
+    box: Floats  # (4, 2): corners, in pixels, clockwise from the top left
+    text: str
+    score: float  # mean over its characters
+
+
+def read_lines(picture: Pixels) -> list[SeenLine]:
+    """All lines of text in a picture, in no particular order."""
+    boxes = _find_boxes(_ink_map(picture), picture.shape[1], picture.shape[0])
+    crops = [_cut_out(picture, box) for box in boxes]
+    tall = [_is_tall(box) for box in boxes]
+    for way in (False, True):
+        chosen = [number for number, is_tall in enumerate(tall) if is_tall is way]
+        if chosen and _are_upside_down([crops[number] for number in chosen]):
+            for number in chosen:
+                crops[number] = cv2.rotate(crops[number], cv2.ROTATE_180)
+    order = sorted(range(len(crops)), key=lambda number: _read_width(crops[number]), reverse=True)
+    texts = {number: _read(crops[number]) for number in order}  # the widest first: the rest fits into its memory
+    return [SeenLine(box, *texts[number]) for number, box in enumerate(boxes)]
+
+
+def _ink_map(picture: Pixels) -> Floats:
+    """For each pixel of the picture, made smaller, the probability that it lies in a line of text."""
+    height, width = picture.shape[:2]
+    scale = min(1.0, DETECTION_SIDE / max(height, width))
+    rows, columns = (max(STEP, round(side * scale / STEP) * STEP) for side in (height, width))
+    small = cv2.resize(picture, (columns, rows), interpolation=cv2.INTER_LINEAR)
+    ink = np.zeros((rows, columns), np.float32)
+    for start in range(0, rows, BAND):
+        end = min(start + BAND, rows)
+        upper, lower = max(0, start - BAND_MARGIN), min(end + BAND_MARGIN, rows)
+        band = small[upper:lower]
+        if int(band.max()) - int(band.min()) < FLAT:
+            continue
+        ink[start:end] = _run("det", _normalised(band))[0, 0, start - upper : end - upper]
+    return ink
+
+
+def _find_boxes(ink: Floats, width: int, height: int) -> list[Floats]:
+    """The corners of each line, in a picture of the given size."""
+    mask = cv2.dilate((ink > INK).astype(np.uint8), np.ones((2, 2), np.uint8))
+    contours = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)[0]
+    scale = np.array([width / ink.shape[1], height / ink.shape[0]], np.float32)
+    limits = np.array([width, height], np.float32)
+    boxes: list[Floats] = []
+    for contour in contours[:MAX_LINES]:
+        center, (wide, high), angle = cv2.minAreaRect(contour)
+        if min(wide, high) < MIN_SHORT_SIDE or _mean_ink(ink, cv2.boxPoints((center, (wide, high), angle))) < MIN_LINE:
+            continue
+        more = wide * high * GROWTH / (wide + high)  # both sides together
+        corners = cv2.boxPoints((center, (wide + more, high + more), angle))
+        boxes.append(np.clip(np.round(_clockwise(corners) * scale), 0, limits).astype(np.float32))
+    return [box for box in boxes if min(_sides(box)) > MIN_SHORT_SIDE]
+
+
+def _mean_ink(ink: Floats, corners: Floats) -> float:
+    """Mean probability inside a box."""
+    rows, columns = ink.shape
+    left, upper = (max(0, math.floor(low)) for low in corners.min(axis=0))
+    right, lower = (math.ceil(high) + 1 for high in corners.max(axis=0))
+    right, lower = min(right, columns), min(lower, rows)
+    mask = np.zeros((lower - upper, right - left), np.uint8)
+    cv2.fillPoly(mask, [(corners - np.array([left, upper], np.float32)).astype(np.int32)], 1)
+    return float(cv2.mean(ink[upper:lower, left:right], mask)[0])
+
+
+def _clockwise(corners: Floats) -> Floats:
+    """Corners of a rectangle in the order top left, top right, bottom right, bottom left."""
+    ordered = corners[np.argsort(corners[:, 0], kind="stable")]
+    left, right = ordered[:2], ordered[2:]
+    left, right = left[np.argsort(left[:, 1])], right[np.argsort(right[:, 1])]
+    return np.stack([left[0], right[0], right[1], left[1]])
+
+
+def _sides(box: Floats) -> tuple[int, int]:
+    """Width and height of a box, in whole pixels."""
+    wide = max(np.linalg.norm(box[0] - box[1]), np.linalg.norm(box[2] - box[3]))
+    high = max(np.linalg.norm(box[0] - box[3]), np.linalg.norm(box[1] - box[2]))
+    return int(wide), int(high)
+
+
+def _is_tall(box: Floats) -> bool:
+    wide, high = _sides(box)
+    return high >= TALL * wide
+
+
+def _cut_out(picture: Pixels, box: Floats) -> Pixels:
+    """What a box holds, put level; tall boxes are turned by a quarter."""
+    wide, high = _sides(box)
+    level = np.array([[0, 0], [wide, 0], [wide, high], [0, high]], np.float32)
+    change = cv2.getPerspectiveTransform(box, level)
+    crop: Pixels = cv2.warpPerspective(
+        picture, change, (wide, high), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
+    )
+    return cv2.rotate(crop, cv2.ROTATE_90_COUNTERCLOCKWISE) if _is_tall(box) else crop
+
+
+def _are_upside_down(crops: Sequence[Pixels]) -> bool:
+    """Whether most of the longest lines say so, and are sure. One line alone may be anything."""
+    longest = sorted(crops, key=lambda crop: crop.shape[1] / crop.shape[0], reverse=True)[:TURN_SAMPLES]
+    sure = sum(float(_run("cls", _fitted(crop, TURN_WIDTH))[0, 1]) > TURN_SURE for crop in longest)
+    return 2 * sure > len(longest)
+
+
+def _read(crop: Pixels) -> tuple[str, float]:
+    """Text of one line, and the mean probability of its characters."""
+    probabilities = _run("rec", _fitted(crop, _read_width(crop)))[0]  # (steps, classes)
+    best = probabilities.argmax(axis=1)
+    is_new = np.concatenate(([True], best[1:] != best[:-1])) & (best > 0)  # class 0 parts equal characters
+    if not is_new.any():
+        return "", 0.0
+    scores = probabilities[np.arange(len(best)), best]
+    return "".join(_characters()[best[is_new]]), float(scores[is_new].mean())
+
+
+def _read_width(crop: Pixels) -> int:
+    high, wide = crop.shape[:2]
+    return int(min(MAX_READ_WIDTH, max(MIN_READ_WIDTH, math.ceil(READ_HEIGHT * wide / high))))
+
+
+def _fitted(crop: Pixels, width: int) -> Floats:
+    """A line as high as the models take it, filled up with grey to the width, or squeezed into it."""
+    high, wide = crop.shape[:2]
+    fitting = min(width, math.ceil(READ_HEIGHT * wide / high))
+    made = np.zeros((1, 3, READ_HEIGHT, width), np.float32)
+    made[..., :fitting] = _normalised(cv2.resize(crop, (fitting, READ_HEIGHT)))
+    return made
+
+
+def _normalised(picture: Pixels) -> Floats:
+    """(1, 3, height, width), from -1 to 1."""
+    return np.ascontiguousarray(picture.transpose(2, 0, 1)[None], np.float32) / np.float32(127.5) - np.float32(1)
+
+
+def _run(name: str, values: Floats) -> Floats:
+    session = _session(name)
+    result: Floats = session.run(None, {session.get_inputs()[0].name: values})[0]
+    return result
+
+
+@functools.cache
+def _session(name: str) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # there is a reading process for each core
+    options.enable_cpu_mem_arena = False  # it would keep the memory of the largest picture
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(str(_model_file(name)), options, providers=["CPUExecutionProvider"])
+
+
+def _model_file(name: str) -> Path:
+    """rapidocr's own file for detection (det), reading (rec) or turned lines (cls); it is not imported for that."""
+    spec = importlib.util.find_spec("rapidocr")
+    folders = [Path(folder) / "models" for folder in (spec and spec.submodule_search_locations) or ()]
+    found = sorted(file for folder in folders for file in folder.glob(f"*_{name}_*.onnx"))
+    if not found:
+        raise FileNotFoundError(f"rapidocr is here without its model *_{name}_*.onnx: install the extra `ocr` anew")
+    return found[-1]
+
+
+@functools.cache
+def _characters() -> npt.NDArray[np.str_]:
+    """What the classes of the reading model stand for; the last is the space."""
+    listed = _session("rec").get_modelmeta().custom_metadata_map["character"].split("\n")
+    while listed and not listed[-1]:
+        listed.pop()
+    return np.array(["", *(line.rstrip("\r") for line in listed), " "])
+
+
+def boxes_of(lines: Sequence[SeenLine]) -> Iterator[tuple[float, float, float, float]]:
+    """Left, top, right and bottom of each line, in pixels."""
+    for line in lines:
+        (x0, top), (x1, bottom) = line.box.min(axis=0), line.box.max(axis=0)
+        yield float(x0), float(top), float(x1), float(bottom)

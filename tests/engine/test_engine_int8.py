@@ -1,0 +1,30 @@
+"""`weights: int8` through the engine: near the model, named in the precision, refused where it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from qwen_batch.engine import Engine, EngineConfig
+from qwen_batch.errors import ModelError, UsageError
+from qwen_batch.records import SamplingParams
+
+
+def test_demo_answers_in_int8(demo_model: Path) -> None:
+    prompt = "The capital of France is Paris. The capital of Italy is Rome. The capital of Spain is"
+    params = SamplingParams(max_tokens=1)
+    try:
+        engine = Engine.load_folder(demo_model, EngineConfig(device="cpu", weights="int8", dtype="bfloat16"))
+    except ModelError as error:
+        pytest.skip(str(error))
+    assert engine.precision == "bfloat16-int8"
+    assert "bfloat16-int8" in engine.describe()
+    assert engine.generate([prompt], params)[0].text.strip() == "Madrid"
+
+
+def test_int8_is_refused_where_it_is_not_there(tiny_qwen3: Path) -> None:
+    with pytest.raises(ModelError, match=r"engine\.weights int8: .* use backend native"):
+        Engine.load_folder(tiny_qwen3, EngineConfig(device="cpu", backend="torch", weights="int8"))
+    with pytest.raises(UsageError, match="weights 'int4' is not one of auto, int8"):
+        EngineConfig(weights="int4")  # type: ignore[arg-type]

@@ -1,0 +1,70 @@
+"""The command `extract`, with and without typer."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qwen_batch.extraction import Extraction, plain_extraction
+from qwen_batch.job import CleanSection, InputSection
+from qwen_batch.records import CleanSteps, ReadSettings
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["a.pdf", "--json"], Extraction((Path("a.pdf"),), frozenset({"json"}))),
+        (["--password", "x y", "a", "b"], Extraction((Path("a"), Path("b")), password="x y")),
+        (["--password=--x", "--password-file", "f", "a"], Extraction((Path("a"),), frozenset(), "--x", Path("f"))),
+    ],
+)
+def test_plain_command_lines(arguments: list[str], wanted: Extraction) -> None:
+    assert plain_extraction(arguments) == wanted
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["a", "--jsn"], ["a", "--password"], ["--", "a"], ["--json"]])
+def test_other_command_lines_are_left_to_typer(arguments: list[str]) -> None:
+    assert plain_extraction(arguments) is None
+
+
+def test_both_ways_print_the_same(
+    tmp_path: Path, run_cli: Callable[..., int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("One paragraph.\n\nAnd 中文.")
+    arguments = ["extract", "--json", str(file), str(tmp_path / "none.pdf")]
+    done = subprocess.run([sys.executable, "-m", "qwen_batch", *arguments], capture_output=True, check=False)
+    assert run_cli(*arguments) == done.returncode == 3
+    assert capfd.readouterr().out.encode() == done.stdout
+    assert [json.loads(line)["status"] for line in done.stdout.splitlines()] == ["ok", "failed"]
+
+
+def test_mistakes_are_told_in_both_ways(
+    tmp_path: Path, run_cli: Callable[..., int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["extract", "--json", "--diff", str(tmp_path)]
+    done = subprocess.run([sys.executable, "-m", "qwen_batch", *arguments], capture_output=True, text=True, check=False)
+    assert run_cli(*arguments) == done.returncode == 2
+    assert done.stderr == capfd.readouterr().err
+    assert done.stderr == "qwen-batch: --json, --diff and --html are three ways to show a file: choose one\n"
+
+
+def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("word " * 100_000)
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "qwen_batch", "extract", str(tmp_path / "a.txt")]
+    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_the_light_forms_have_the_defaults_of_the_job() -> None:
+    assert InputSection().settings == ReadSettings()
+    assert CleanSection().steps == CleanSteps()
