@@ -428,7 +428,8 @@ class Engine:
     def _accept(self, piece: Launched, token: int | None) -> Completion | None:
         sequence = piece.sequence
         if piece.reaches_end:
-            if token is None:  # broken keys and values must not be shared
+            if token is None:  # broken keys and values must not be shared, nor be left to the next
+                self._runner.clear_blocks(sequence.block_table[len(sequence.nodes) :])
                 del sequence.token_ids[piece.num_computed_tokens :]
                 return self._finish(sequence, "error", ("not_finite", "the model's logits are not numbers"))
             sequence.token_ids[piece.num_computed_tokens : piece.num_computed_tokens + 1] = [token]

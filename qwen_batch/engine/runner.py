@@ -87,6 +87,13 @@ class Runner:
         """A step by itself: the tokens (None: the logits had a NaN) of its pieces that reach their sequences' ends."""
         return self.launch(pieces).read()
 
+    def clear_blocks(self, block_ids: list[int]) -> None:
+        """Fill blocks with zeros: a NaN behind the end of what their next owner has would reach it as 0 * NaN."""
+        if block_ids:
+            blocks = torch.tensor(block_ids, device=self._decoder.weights.device)
+            for tensor in (*self._cache.keys, *self._cache.values):
+                tensor.index_fill_(0, blocks, 0)
+
     def give_memory_back(self) -> None:
         """What is kept from step to step; the next ones, which are smaller, take what they need."""
         self._decoder.workspace.clear()

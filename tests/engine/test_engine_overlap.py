@@ -113,6 +113,28 @@ def test_a_broken_row_hurts_itself_alone(tiny_qwen3: Path, monkeypatch: pytest.M
     assert (bad.finish_reason, bad.error_type, len(bad.token_ids)) == ("error", "not_finite", 3)
 
 
+@pytest.mark.parametrize("overlap", [False, True])
+def test_what_a_broken_row_leaves_in_its_blocks_hurts_nobody(
+    tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch, overlap: bool
+) -> None:
+    params = SamplingParams(max_tokens=6, ignore_eos=True)
+    expected = load(tiny_qwen3, overlap=False).generate(PROMPTS[:1], params)
+    launch = Runner.launch
+
+    def broken(self: Runner, pieces: Sequence[Piece], before: Flight | None = None) -> Flight:
+        flight = launch(self, pieces, before)
+        for tensor in (*self._cache.keys, *self._cache.values):
+            tensor[torch.tensor([block for piece in pieces for block in piece.sequence.block_table])] = torch.nan
+        flight.unread.tokens.fill_(-1)
+        return flight
+
+    engine = load(tiny_qwen3, overlap=overlap, num_blocks=16)
+    with monkeypatch.context() as patch:
+        patch.setattr(Runner, "launch", broken)
+        assert engine.generate(PROMPTS[3:4], params)[0].error_type == "not_finite"
+    assert list(map(as_told, engine.generate(PROMPTS[:1], params))) == list(map(as_told, expected))
+
+
 @pytest.mark.parametrize("error", [torch.cuda.OutOfMemoryError("CUDA out of memory"), MemoryError()])
 def test_no_memory_left_while_a_step_is_under_way(
     tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
