@@ -25,10 +25,10 @@ import torch
 import transformers
 
 from qwen_batch.bench.device_checks import all_checks, attention_shares
+from qwen_batch.bench.roofline import compute_bound_tokens, measure_rates
 from qwen_batch.bench.shapes import SHAPES, TINY_WORK, WORK, Work, flops_per_request, random_weights, shape_config
 from qwen_batch.engine import Engine, EngineConfig
 from qwen_batch.engine.graphs import ladder
-from qwen_batch.engine.roofline import compute_bound_tokens, measure_rates
 from qwen_batch.model.decoder import Decoder
 from qwen_batch.model.tokenizer import ChatTokenizer
 from qwen_batch.records import Request, SamplingParams

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import torch
 
+from qwen_batch.bench.roofline import Rates, seconds
 from qwen_batch.bench.shapes import shape_config
-from qwen_batch.engine.roofline import Rates, seconds
 from qwen_batch.model.kernel_checks import Check, Draw, PagedStep, iter_checks
 from qwen_batch.model.triton_plan import AttentionShape
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from qwen_batch.bench.roofline import Rates, compute_bound_tokens, measure_rates
 from qwen_batch.engine.config import EngineConfig, resolve_num_blocks
 from qwen_batch.engine.memory import Meter, kv_pool_bytes, measure_kv_pool
-from qwen_batch.engine.roofline import Rates, compute_bound_tokens, measure_rates
 from qwen_batch.errors import ModelError, UsageError
 from qwen_batch.model.attention import StepInput
 from qwen_batch.model.config import ModelConfig, parse_config
