@@ -118,7 +118,8 @@ def _variant(dtype: torch.dtype, head_dim: int, has_starts: bool, has_window: bo
     )  # fmt: skip
 
 
-@triton.jit
+# What changes from step to step is no reason to compile anew.
+@triton.jit(do_not_specialize=["table_width", "num_splits", "num_parts", "first_part"])
 def _attention_decode_kernel(
     queries, key_cache, value_cache, tables, context_lens, seqs, tokens, starts, parts, lse,
     table_width, num_kv_heads, group, shift, num_splits, num_parts, first_part, scale, window, num_sinks,

@@ -61,7 +61,8 @@ def variants() -> Iterator[Variant]:
                 )  # fmt: skip
 
 
-@triton.jit
+# What changes from step to step is no reason to compile anew.
+@triton.jit(do_not_specialize=["num_parts"])
 def _attention_merge_kernel(
     parts, lse, tokens, out, num_heads, num_parts, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr,
     BLOCK_PARTS: tl.constexpr,

@@ -9,7 +9,7 @@ first `num_sinks` (Xiao et al. 2023); tiles between are skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,12 +36,12 @@ class PrefillTiles:
         context_lens: Sequence[int],
         group: int,
         config: Config,
-        device: torch.device,
+        place: Callable[[Sequence[int]], Tensor],
         skip: frozenset[int] = frozenset(),
     ) -> PrefillTiles:
         """Tiles of all sequences but those in `skip`, those with the most keys first: the last ones to run are short.
 
-        `group` is the number of query heads of a KV head.
+        `group` is the number of query heads of a KV head; `place` makes an int32 tensor on the device.
         """
         per_tile = config.tiles["BLOCK_M"] // group
         if not per_tile:
@@ -52,10 +52,7 @@ class PrefillTiles:
             if seq not in skip:
                 tiles += [(context - length + first + per_tile, seq, first) for first in range(0, length, per_tile)]
         tiles.sort(reverse=True)
-        seqs, firsts = (
-            torch.tensor([tile[at] for tile in tiles], dtype=torch.int32).to(device, non_blocking=True) for at in (1, 2)
-        )
-        return cls(seqs, firsts, per_tile)
+        return cls(place([seq for _, seq, _ in tiles]), place([first for _, _, first in tiles]), per_tile)
 
 
 def attention_prefill(
@@ -99,7 +96,8 @@ def config(head_dim: int, dtype: torch.dtype, *, has_window: bool = False) -> Co
     The rows of a tile do not depend on `has_window`: tiles are planned once for all layers.
     """
     if dtype == torch.float32:
-        return Config({"BLOCK_M": 32, "BLOCK_N": 16}, num_warps=8, num_stages=3)
+        # A third stage spills 8 bytes a thread on sm_100 where rows are padded to a power of two.
+        return Config({"BLOCK_M": 32, "BLOCK_N": 16}, num_warps=8, num_stages=2 if head_dim in (80, 96) else 3)
     keys = 32 if has_window or head_dim < 64 else 64  # the window's mask takes registers; so do short rows on Ampere
     return Config({"BLOCK_M": 128, "BLOCK_N": keys}, num_warps=8, num_stages=3 if head_dim == 64 else 2)
 
@@ -130,7 +128,8 @@ def variants() -> Iterator[Variant]:
                 )  # fmt: skip
 
 
-@triton.jit
+# What changes from step to step is no reason to compile anew.
+@triton.jit(do_not_specialize=["table_width"])
 def _attention_prefill_kernel(
     queries, key_cache, value_cache, tables, cu_seqlens, context_lens, tile_seqs, tile_firsts, out,
     table_width, num_kv_heads, group, queries_per_tile, shift, scale, window, num_sinks,

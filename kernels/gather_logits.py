@@ -18,8 +18,11 @@ from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Variant, check
 from qwen_batch.kernels.rms_norm import BLOCKS, MAX_WIDTH, config, normed_row, rms_norm_reference
 
 
-def gather_logits(x: Tensor, residual: Tensor, weight: Tensor, eps: float, indices: Tensor) -> Tensor:
-    """x and residual [num_tokens, width], indices int64 [num_rows] into the tokens -> [num_rows, width]."""
+def gather_logits(
+    x: Tensor, residual: Tensor, weight: Tensor, eps: float, indices: Tensor, out: Tensor | None = None
+) -> Tensor:
+    """x and residual [num_tokens, width], indices int64 [num_rows] into the tokens -> [num_rows, width], in `out` or in
+    new memory."""
     num_tokens, width = x.shape
     check(x, "x", (num_tokens, width), *DTYPES)
     check(residual, "residual", (num_tokens, width), x.dtype)
@@ -27,7 +30,8 @@ def gather_logits(x: Tensor, residual: Tensor, weight: Tensor, eps: float, indic
     check(indices, "indices", (None,), torch.int64)
     if width > MAX_WIDTH:
         raise ValueError(f"rows of {width} elements exceed {MAX_WIDTH}")
-    out = torch.empty((len(indices), width), dtype=x.dtype, device=x.device)
+    out = torch.empty((len(indices), width), dtype=x.dtype, device=x.device) if out is None else out
+    check(out, "out", (len(indices), width), x.dtype)
     if len(indices):
         _gather_logits_kernel[(len(indices),)](x, residual, weight, indices, out, width, eps, **config(width).launch)
     return out

@@ -29,8 +29,10 @@ def qk_norm_rope_store(
     slots: Tensor,
     key_cache: Tensor,
     value_cache: Tensor,
+    queries: Tensor | None = None,
 ) -> Tensor:
-    """qkv [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim] -> queries [num_tokens, num_heads, head_dim].
+    """qkv [num_tokens, (num_heads + 2 * num_kv_heads) * head_dim] -> queries [num_tokens, num_heads, head_dim], in
+    `queries` or in new memory.
 
     `weights` are those of the query and key norms [head_dim]; None: the model has no such norm. `angles` are cos and
     sin [num_tokens, head_dim]. Keys and values go to `slots` int64 [num_tokens] of the caches
@@ -48,7 +50,9 @@ def qk_norm_rope_store(
         check(tensor, "weights", (head_dim,), qkv.dtype)
     if head_dim not in HEAD_DIMS:
         raise ValueError(f"head_dim {head_dim} is not one of {HEAD_DIMS}")
-    queries = torch.empty((num_tokens, num_heads, head_dim), dtype=qkv.dtype, device=qkv.device)
+    if queries is None:
+        queries = torch.empty((num_tokens, num_heads, head_dim), dtype=qkv.dtype, device=qkv.device)
+    check(queries, "queries", (num_tokens, num_heads, head_dim), qkv.dtype)
     q_weight, k_weight = weights or angles  # not read without norms
     grid = (num_tokens, triton.cdiv(num_heads + 2 * kv_heads, CONFIG.tiles["BLOCK_HEADS"]))
     if num_tokens:

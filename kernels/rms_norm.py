@@ -21,21 +21,32 @@ BLOCKS = tuple(64 << power for power in range(9))  # tile widths
 MAX_WIDTH = BLOCKS[-1]  # elements of a row that stay in registers
 
 
-def rms_norm(x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def rms_norm(
+    x: Tensor,
+    weight: Tensor,
+    eps: float,
+    residual: Tensor | None = None,
+    *,
+    normed: Tensor | None = None,
+    total: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
     """x and residual [num_rows, width], weight [width] -> (normed, sum), both [num_rows, width] in x's dtype.
 
-    Without a residual the sum is x itself.
+    Without a residual the sum is x itself. `normed` and `total` are where they go, else new memory; `total` may be x.
     """
     num_rows, width = x.shape
     check(x, "x", (num_rows, width), *DTYPES)
     check(weight, "weight", (width,), x.dtype)
     if width > MAX_WIDTH:
         raise ValueError(f"rows of {width} elements exceed {MAX_WIDTH}")
-    normed = torch.empty_like(x)
-    total = x
-    if residual is not None:
+    normed = torch.empty_like(x) if normed is None else normed
+    check(normed, "normed", (num_rows, width), x.dtype)
+    if residual is None:
+        total = x
+    else:
         check(residual, "residual", (num_rows, width), x.dtype)
-        total = torch.empty_like(x)
+        total = torch.empty_like(x) if total is None else total
+        check(total, "total", (num_rows, width), x.dtype)
     if num_rows:
         _rms_norm_kernel[(num_rows,)](
             x, x if residual is None else residual, weight, normed, total, width, eps,

@@ -50,8 +50,11 @@ def num_words(vocab: int) -> int:
     return -(-vocab // 32)
 
 
-def sample(logits: Tensor, params: SampleInput) -> Tensor:
-    """logits [num_rows, vocab] -> tokens int64 [num_rows]; -1 where a logit is NaN or nothing is allowed."""
+def sample(logits: Tensor, params: SampleInput, scores: Tensor | None = None) -> Tensor:
+    """logits [num_rows, vocab] -> tokens int64 [num_rows]; -1 where a logit is NaN or nothing is allowed.
+
+    scores: room for float32 [num_rows, vocab], else new memory.
+    """
     num_rows, vocab = logits.shape
     check(logits, "logits", (num_rows, vocab), *DTYPES)
     for name in ("temperature", "top_p", "min_p", "uniform"):
@@ -64,7 +67,9 @@ def sample(logits: Tensor, params: SampleInput) -> Tensor:
     for bitmap in (params.seen, params.said, params.allowed):
         if bitmap is not None:
             check(bitmap, "bitmap", (num_rows, num_words(vocab)), torch.int32)
-    scores = torch.empty((num_rows, vocab), dtype=torch.float32, device=logits.device)
+    if scores is None:
+        scores = torch.empty((num_rows, vocab), dtype=torch.float32, device=logits.device)
+    check(scores, "scores", (num_rows, vocab), torch.float32)
     tokens = torch.empty(num_rows, dtype=torch.int64, device=logits.device)
     spare = params.top_k  # stands for bitmaps that are not there; not read
     if num_rows:

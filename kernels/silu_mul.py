@@ -19,11 +19,12 @@ from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, check
 CONFIG = Config({"BLOCK": 1024}, num_warps=4, num_stages=1)  # 8 elements a thread: one 16-byte access in bf16
 
 
-def silu_mul(gate_up: Tensor) -> Tensor:
-    """gate_up [num_rows, 2 * width] -> [num_rows, width]."""
+def silu_mul(gate_up: Tensor, out: Tensor | None = None) -> Tensor:
+    """gate_up [num_rows, 2 * width] -> [num_rows, width], in `out` or in new memory."""
     num_rows, width = gate_up.shape[0], gate_up.shape[1] // 2
     check(gate_up, "gate_up", (num_rows, 2 * width), *DTYPES)
-    out = torch.empty((num_rows, width), dtype=gate_up.dtype, device=gate_up.device)
+    out = torch.empty((num_rows, width), dtype=gate_up.dtype, device=gate_up.device) if out is None else out
+    check(out, "out", (num_rows, width), gate_up.dtype)
     if num_rows:
         _silu_mul_kernel[(num_rows, triton.cdiv(width, CONFIG.tiles["BLOCK"]))](gate_up, out, width, **CONFIG.launch)
     return out

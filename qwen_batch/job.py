@@ -241,7 +241,10 @@ class EngineSection(Section):
             {"anyOf": [{"const": "auto"}, {"type": "integer"}, {"type": "string", "pattern": SIZE_PATTERN}]}
         ),
     ] = "auto"
-    """Bytes for keys and values. auto: a share of what is free when the model is loaded."""
+    """Bytes for keys and values. auto: on a CPU a quarter of what is free when the model is loaded; on a card what
+    `gpu_memory` leaves."""
+    gpu_memory: float = Field(default=0.9, gt=0, le=1)
+    """Share of a card's memory that weights, temporaries, keys and values may take together."""
     max_num_seqs: int = Field(default=64, ge=1)
     """Most sequences in a step."""
     max_num_batched_tokens: Annotated[
@@ -260,6 +263,11 @@ class EngineSection(Section):
     beyond may have to be computed again."""
     max_model_len: Tokens | None = None
     """Longest prompt plus answer. Default: the model's own window."""
+    overlap: bool | Literal["auto"] = "auto"
+    """Prepare a step while the device computes the one before; what ends a sequence is then known one step late.
+    auto: on CUDA."""
+    cuda_graphs: bool = True
+    """Replay decoding steps from captured graphs, with the triton backend on CUDA."""
 
     @property
     def precision(self) -> str:

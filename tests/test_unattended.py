@@ -19,7 +19,7 @@ import pytest
 from qwen_batch.answer.filters import AnswerFilter
 from qwen_batch.cli import main
 from qwen_batch.engine import Engine
-from qwen_batch.engine.runner import Runner
+from qwen_batch.engine.runner import Flight, Runner
 from qwen_batch.plan.tree import DocumentTask
 
 RunCli = Callable[..., int]
@@ -184,20 +184,21 @@ def prompt_holds(engine: Any, pieces: Any, word: str) -> list[bool]:
 def test_what_one_document_does_to_the_model_costs_one_row(
     job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
-    run, load = Runner.run, Engine.load_folder
+    launch, load = Runner.launch, Engine.load_folder
     engines: list[Engine] = []
     monkeypatch.setattr(Engine, "load_folder", lambda *given: engines.append(load(*given)) or engines[-1])
 
-    def troubled(self: Runner, pieces: Any) -> list[int | None]:
+    def troubled(self: Runner, pieces: Any, before: Flight | None = None) -> Flight:
         marks = prompt_holds(engines[0], pieces, "Text 41.")
         if trouble == "a step fails" and any(marks):
             raise IndexError("index out of range in self")
-        tokens = iter(run(self, pieces))
-        drawn = [next(tokens) if piece.reaches_end else None for piece in pieces]
-        drawn = [None if mark else token for mark, token in zip(marks, drawn, strict=True)]
-        return [token for token, piece in zip(drawn, pieces, strict=True) if piece.reaches_end]
+        flight = launch(self, pieces, before)
+        for piece, mark in zip(pieces, marks, strict=True):
+            if mark and piece.reaches_end:
+                flight.unread.tokens[flight.unread.rows[piece.sequence]] = -1
+        return flight
 
-    monkeypatch.setattr(Runner, "run", troubled)
+    monkeypatch.setattr(Runner, "launch", troubled)
     assert run_cli("run", job, "-q") == 3
     found = rows(job)
     assert {doc_id for doc_id, row in found.items() if row["status"] == "failed"} == {"41"}
@@ -206,7 +207,7 @@ def test_what_one_document_does_to_the_model_costs_one_row(
         "a step fails": ("generate_failed", "the model failed on it: IndexError('index out of range in self')"),
         "not a number": ("not_finite", "the model's logits are not numbers"),
     }[trouble]
-    monkeypatch.setattr(Runner, "run", run)
+    monkeypatch.setattr(Runner, "launch", launch)
     assert run_cli("run", job, "-q", "--retry-failed") in (0, 3)
     assert rows(job)["41"]["status"] != "failed"
 

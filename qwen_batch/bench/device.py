@@ -24,14 +24,14 @@ from typing import Any, cast
 import torch
 import transformers
 
-from qwen_batch.bench.device_checks import attention_shares, iter_checks, measure_ceilings
+from qwen_batch.bench.device_checks import all_checks, attention_shares
+from qwen_batch.bench.roofline import compute_bound_tokens, measure_rates
 from qwen_batch.bench.shapes import SHAPES, TINY_WORK, WORK, Work, flops_per_request, random_weights, shape_config
 from qwen_batch.engine import Engine, EngineConfig
-from qwen_batch.model.attention import StepInput
+from qwen_batch.engine.graphs import ladder
 from qwen_batch.model.decoder import Decoder
-from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.tokenizer import ChatTokenizer
-from qwen_batch.records import SamplingParams
+from qwen_batch.records import Request, SamplingParams
 
 
 class _NoText:
@@ -41,17 +41,6 @@ class _NoText:
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         return ""
-
-
-class _NeverWaits(Decoder):
-    """A decoder whose step raises RuntimeError where it would wait for the device."""
-
-    def forward(self, step: StepInput, cache: KVCache) -> torch.Tensor:
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            return super().forward(step, cache)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
 
 
 @dataclasses.dataclass(slots=True)
@@ -69,15 +58,19 @@ class Bench:
         self.result["device"] = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
         self.result["versions"] = {"torch": torch.__version__, "transformers": transformers.__version__}
         torch.manual_seed(seed)
-        checks = [*iter_checks(self.device, seed)]
+        checks = [*all_checks(self.device, seed)]
         good = all(check.ok for check in checks)
         self.result["checks"] = [{**dataclasses.asdict(check), "ok": check.ok} for check in checks]
         agree = self._agreement(seed)
         self.result["engine_agrees_with_torch"] = agree
         self.report(f"checks: {'all kernels right' if good else 'WRONG: ' + str(checks)}; engine agrees: {agree}")
-        ceilings = measure_ceilings(self.device, *((256, 1 << 16) if self.tiny else (8192, 1 << 29)))
+        ceilings = measure_rates(self.device, torch.bfloat16, *((256, 1 << 16) if self.tiny else (8192, 1 << 29)))
         self.result["ceilings"] = dataclasses.asdict(ceilings)
-        self.report(f"ceilings: {ceilings.matmul_flops / 1e12:.3g} TFLOP/s, {ceilings.copy_bytes / 1e12:.3g} TB/s")
+        tokens = self.result["compute_bound_tokens"] = compute_bound_tokens(ceilings, torch.bfloat16.itemsize)
+        self.report(
+            f"ceilings: {ceilings.matmul_flops / 1e12:.3g} TFLOP/s, {ceilings.copy_bytes / 1e12:.3g} TB/s; "
+            f"a step is compute-bound from {tokens} tokens on"
+        )
         shares = attention_shares(self.device, ceilings, *((2, 48) if self.tiny else (64, 8192)))
         self.result["attention"] = shares
         self.report(f"attention: {shares}")
@@ -89,22 +82,23 @@ class Bench:
         return good and agree
 
     def _agreement(self, seed: int) -> bool:
-        """Greedy float32 tokens of the tiny shape: torch's operations, and our kernels without a wait in the step."""
+        """Greedy float32 tokens of the tiny shape: torch's operations, and our kernels, whose steps must not wait."""
         config = shape_config("tiny")
         weights = random_weights(config, torch.float32, self.device)
         prompts = Work("check", 4, 40, 3, shared_tokens=32).prompts(config.vocab_size, seed)
         answers = []
         for backend in ("torch", "triton"):
-            kind = _NeverWaits if backend == "triton" and self.device.type == "cuda" else Decoder
-            engine = self._engine(kind(config, weights, use_triton=backend == "triton"), backend, 64)
-            done = engine.generate(prompts, SamplingParams(max_tokens=3, ignore_eos=True))
-            answers.append([completion.token_ids for completion in done])
-        return answers[0] == answers[1]
+            engine = self._engine(Decoder(config, weights, use_triton=backend == "triton"), backend, 64)
+            params = SamplingParams(max_tokens=3, ignore_eos=True)
+            answers.append([completion.token_ids for completion in engine.generate(prompts, params)])
+            if backend == "triton" and self.device.type == "cuda":  # all is compiled and captured by now
+                answers.append(_without_a_wait(engine, prompts, params))
+        return all(answer == answers[0] for answer in answers)
 
     def _engine(self, decoder: Decoder, backend: str, max_model_len: int) -> Engine:
         options = EngineConfig(
             max_model_len=max_model_len, max_num_seqs=4 if self.tiny else 256, max_num_batched_tokens=8192,
-            num_blocks=64 if max_model_len <= 64 else None,
+            num_blocks=64 if max_model_len <= 64 else None, overlap=True,
         )  # fmt: skip
         return Engine(decoder, cast(ChatTokenizer, _NoText()), options, backend)
 
@@ -120,8 +114,7 @@ class Bench:
             if self._late(f"{name} {work.name}: engine"):
                 continue
             prompts = work.prompts(config.vocab_size, seed)
-            engine.generate(prompts[:2], SamplingParams(max_tokens=2, ignore_eos=True))  # compiles
-            engine.forget_prefixes()
+            _warm_up(engine, prompts, work.shared_tokens)
             rate = len(prompts) / self._time(partial(engine.generate, prompts, _forced(work)))
             self._note(name, work, "qwen-batch", rate, matmul_flops / flops_per_request(config, work))
         if not self._late(f"{name}: profile"):
@@ -165,6 +158,9 @@ class Bench:
             {"shape": name, "profile": [{"kernel": key, "seconds": took} for took, key in table[:20]],
              "busy_share": sum(busy.values()) / wall}
         )  # fmt: skip
+        self.report(f"{name}: device busy {sum(busy.values()) / wall:.1%} of a run with 4 tokens out; of that:")
+        for took, key in table[:10]:
+            self.report(f"  {took / sum(busy.values()):6.1%} {took:9.4f} s  {key[:90]}")
 
     def _note(self, name: str, work: Work, who: str, rate: float, ceiling: float) -> None:
         tokens = rate * (work.prompt_tokens + work.output_tokens)
@@ -199,6 +195,35 @@ class Bench:
         if late:
             self.result["left_out"].append(f"{what}: out of time")
         return late
+
+
+def _without_a_wait(engine: Engine, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[tuple[int, ...]]:
+    """Tokens of steps in which torch raises RuntimeError where the host would wait for the device."""
+    engine.forget_prefixes()
+    for index, prompt in enumerate(prompts):
+        engine.add(Request(str(index), prompt, params))
+    done = {}
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        while engine.has_unfinished:
+            done.update({completion.request_id: completion.token_ids for completion in engine.step()})
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return [done[str(index)] for index in range(len(prompts))]
+
+
+def _warm_up(engine: Engine, prompts: Sequence[list[int]], shared_tokens: int) -> None:
+    """Compile the kernels, and capture every graph: as many short requests as a step holds, which end so that each size
+    of the ladder is met."""
+    engine.generate(prompts[:2], SamplingParams(max_tokens=2, ignore_eos=True))
+    if engine.has_graphs:
+        count, sizes = min(engine.config.max_num_seqs, len(prompts)), ladder(engine.config.max_num_seqs)
+        lengths = [2 + sum(size > index for size in sizes) for index in range(count)]
+        engine.generate(
+            [prompt[: shared_tokens + 1] for prompt in prompts[:count]],
+            [SamplingParams(max_tokens=length, ignore_eos=True) for length in lengths],
+        )
+    engine.forget_prefixes()
 
 
 def _forced(work: Work) -> SamplingParams:

@@ -50,29 +50,31 @@ class BlockManager:
 
     def can_grow(self, sequence: Sequence, num_tokens: int) -> bool:
         """Whether the next `num_tokens` tokens of the sequence find room."""
-        return self._missing(sequence, num_tokens) <= self.num_available
+        return self.missing(sequence, num_tokens) <= self.num_available
 
     def grow(self, sequence: Sequence, num_tokens: int) -> None:
         """Give the sequence room for its next `num_tokens` tokens; needs can_grow."""
-        missing = self._missing(sequence, num_tokens)
+        missing = self.missing(sequence, num_tokens)
         if missing > len(self._free):
             self._free.extend(reversed(self._tree.evict(missing - len(self._free))))
         if missing:
             sequence.block_table += self._free[: -missing - 1 : -1]
             del self._free[-missing:]
 
-    def _missing(self, sequence: Sequence, num_tokens: int) -> int:
+    def missing(self, sequence: Sequence, num_tokens: int) -> int:
+        """Blocks that the next `num_tokens` tokens of the sequence need beyond those that it has."""
         wanted = self.blocks_for(sequence.num_computed_tokens + num_tokens)
         return max(0, wanted - len(sequence.block_table))
 
-    def share(self, sequence: Sequence) -> None:
+    def share(self, sequence: Sequence, num_tokens: int | None = None) -> None:
         """Put the sequence's full computed blocks into the tree, so that others find them.
 
+        num_tokens: only blocks of the first so many tokens; a step that is still under way may have computed more.
         Where another sequence has computed the same block meanwhile, this one goes over to that block.
         """
         if not self.shares_prefixes:
             return
-        num_full = sequence.num_computed_tokens // self.block_size
+        num_full = (sequence.num_computed_tokens if num_tokens is None else num_tokens) // self.block_size
         if num_full == len(sequence.nodes):
             return
         table, nodes = sequence.block_table, sequence.nodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,8 +20,8 @@ Device = Literal["auto", "cpu", "cuda"]
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 WeightsForm = Literal["auto", "int8"]
 Backend = Literal["auto", "torch", "native", "triton"]
-# Share of the memory that is free after the weights are loaded. On a CPU the readers and the page cache need room too.
-KV_SHARE = {"cpu": 0.25, "cuda": 0.9}
+# Share of the memory that is free after the weights are loaded: the readers and the page cache need room too.
+CPU_KV_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,14 @@ class EngineConfig:
     block_size: int = 16  # tokens
     num_blocks: int | None = None  # None: from kv_memory
     kv_memory: int | Literal["auto"] = "auto"  # bytes
+    gpu_memory: float = 0.9  # share of a card that weights, steps and keys and values may take together
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 2048
     measure_steps: bool = False  # choose max_num_batched_tokens by measuring the device: what `auto` stands for
     max_model_len: int | None = None  # tokens; None: the model's window
     share_prefixes: bool = True
+    overlap: bool | Literal["auto"] = "auto"  # prepare a step while the device computes the one before; auto: on CUDA
+    cuda_graphs: bool = True  # with the triton backend on CUDA
     deterministic: bool = False  # the same bytes whatever the batch
     output_reserve: float = 1.0  # share of the answers for whose length admission keeps blocks; below 1 may preempt
 
@@ -58,6 +61,8 @@ class EngineConfig:
                 raise UsageError(f"engine: {name} must be at least 1")
         if not 0.0 <= self.output_reserve <= 1.0:
             raise UsageError("engine: output_reserve must be in [0, 1]")
+        if not 0.0 < self.gpu_memory <= 1.0:
+            raise UsageError("engine: gpu_memory must be above 0 and at most 1, a share of the card's memory")
         if self.device not in ("auto", "cpu", "cuda"):
             raise UsageError(f"engine: device {self.device!r} is not one of auto, cpu, cuda")
         if self.backend not in ("auto", "torch", "native", "triton"):
@@ -131,7 +136,22 @@ def _no_triton(model: ModelConfig, block_size: int, dtype: torch.dtype, device: 
         return "there is no C compiler, which triton needs"
     from qwen_batch.model.triton_backend import unsupported
 
-    return unsupported(model, block_size, dtype, device)
+    reason = unsupported(model, block_size, dtype, device)
+    if reason is not None or not _is_card_here(device):
+        return reason
+    from qwen_batch.model.kernel_checks import first_wrong_kernel
+
+    wrong = first_wrong_kernel(model, block_size, dtype, device)
+    return None if wrong is None else f"a kernel is wrong on this device, please report it: {wrong}"
+
+
+def _is_card_here(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_available()
+
+
+def resolve_overlap(asked: bool | Literal["auto"], device: torch.device) -> bool:
+    """On a CPU the host is the device, and a step of lag would only compute tokens that are thrown away."""
+    return device.type == "cuda" if asked == "auto" else asked
 
 
 def resolve_max_model_len(asked: int | None, model: ModelConfig) -> int:
@@ -141,8 +161,10 @@ def resolve_max_model_len(asked: int | None, model: ModelConfig) -> int:
     return asked or model.window
 
 
-def resolve_num_blocks(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, device: torch.device) -> int:
+def resolve_num_blocks(config: EngineConfig, model: ModelConfig, dtype: torch.dtype, measure: Callable[[], int]) -> int:
     """Blocks of KV memory: as asked, or what is free, and never more than max_num_seqs of the longest sequences.
+
+    measure: bytes that keys and values may take; asked where the config leaves it open.
 
     Raises ModelError when not even one sequence of the longest length fits: a run must not find that out at 3 a.m.
     """
@@ -151,8 +173,7 @@ def resolve_num_blocks(config: EngineConfig, model: ModelConfig, dtype: torch.dt
     longest = -(-max_model_len // config.block_size)
     if config.num_blocks is not None:
         return config.num_blocks
-    free = int(_free_bytes(device) * KV_SHARE[device.type])
-    memory = free if config.kv_memory == "auto" else config.kv_memory
+    memory = measure() if config.kv_memory == "auto" else config.kv_memory
     num_blocks = min(memory // block_bytes, longest * config.max_num_seqs)
     if num_blocks < longest:
         raise ModelError(
@@ -162,9 +183,12 @@ def resolve_num_blocks(config: EngineConfig, model: ModelConfig, dtype: torch.dt
     return num_blocks
 
 
-def _free_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+def cpu_kv_bytes() -> int:
+    """Bytes that keys and values may take of the machine's memory."""
+    return int(CPU_KV_SHARE * _free_bytes())
+
+
+def _free_bytes() -> int:
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):

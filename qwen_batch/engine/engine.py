@@ -3,7 +3,9 @@
     engine = Engine.load("demo", dtype="bfloat16", device="cpu")
     for completion in engine.stream(requests): ...
 
-One step is: schedule -> run -> share full blocks -> append tokens -> finish what is done.
+One step is: schedule -> launch -> land: share full blocks, take the tokens, finish what is done. Where steps overlap,
+a step lands after the next one was launched: the host works while the device computes, and learns one step late that a
+sequence has ended. What was computed for it meanwhile is thrown away.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ import dataclasses
 import operator
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,18 +26,21 @@ import torch
 from qwen_batch.engine.block_manager import BlockManager
 from qwen_batch.engine.config import (
     EngineConfig,
+    cpu_kv_bytes,
     resolve_backend,
     resolve_device,
     resolve_dtype,
     resolve_max_model_len,
     resolve_num_blocks,
+    resolve_overlap,
 )
 from qwen_batch.engine.estimate import padded_efficiency
 from qwen_batch.engine.measure import StepTimes, step_times
-from qwen_batch.engine.runner import Runner
+from qwen_batch.engine.memory import CudaMeter, measure_kv_pool
+from qwen_batch.engine.runner import Flight, Launched, Runner
 from qwen_batch.engine.scheduler import Piece, Scheduler
+from qwen_batch.engine.sequence import PENDING, failed
 from qwen_batch.engine.sequence import Sequence as EngineSequence
-from qwen_batch.engine.sequence import failed
 from qwen_batch.engine.shrink import MAX_FAILURES, BatchLimits, is_out_of_memory
 from qwen_batch.errors import UsageError
 from qwen_batch.model.config import read_config
@@ -63,6 +69,7 @@ class EngineStats:
     num_recomputed_tokens: int  # computed again after a preemption
     num_computed_tokens: int  # through the model, prompts and outputs
     num_cached_tokens: int  # prompt tokens that did not have to be computed
+    num_discarded_tokens: int = 0  # computed besides, for sequences that had ended one step before
     device_seconds: float = 0.0  # in steps of the model, up to the tokens that came out
 
 
@@ -71,8 +78,13 @@ class Engine:
 
     def __init__(self, decoder: Decoder, tokenizer: ChatTokenizer, config: EngineConfig, backend: str) -> None:
         weights = decoder.weights
-        num_blocks = resolve_num_blocks(config, decoder.config, weights.dtype, weights.device)
-        cache = KVCache.allocate(decoder.config, num_blocks, config.block_size, weights.dtype, weights.device)
+        has_graphs = config.cuda_graphs and decoder.use_triton and weights.device.type == "cuda"
+        num_blocks = resolve_num_blocks(
+            config, decoder.config, weights.dtype, partial(_kv_bytes, decoder, config, has_graphs)
+        )
+        cache = KVCache.allocate(
+            decoder.config, num_blocks + has_graphs, config.block_size, weights.dtype, weights.device
+        )
         self.tokenizer = tokenizer
         self.config = config
         self.backend = backend  # name of what computes between the matrix products
@@ -80,7 +92,13 @@ class Engine:
         self.device = weights.device
         self.dtype = weights.dtype
         self._vocab_size = decoder.config.vocab_size
-        self._runner = Runner(decoder, cache)
+        graphs = None
+        if has_graphs:
+            from qwen_batch.engine.graphs import DecodeGraphs  # needs triton, which is not installed everywhere
+
+            graphs = DecodeGraphs(decoder, cache, max_num_seqs=config.max_num_seqs, max_model_len=self.max_model_len)
+        self._runner = Runner(decoder, cache, graphs)
+        self.has_graphs = has_graphs  # decoding steps are replayed from CUDA graphs
         self._blocks = BlockManager(num_blocks, config.block_size, share_prefixes=config.share_prefixes)
         self._scheduler = Scheduler(
             self._blocks,
@@ -90,12 +108,14 @@ class Engine:
         )
         self._limits = BatchLimits(self._scheduler)
         self._step_times: StepTimes | None = None  # where the step's size was chosen by them
+        self._overlaps = resolve_overlap(config.overlap, self.device)
+        self._flights: list[Flight] = []  # launched and not landed: one between steps where they overlap
         self._refused: list[Completion] = []
         self._active_ids: set[str] = set()
         self._lengths: Counter[int] = Counter()  # of finished sequences, in tokens
         self._max_fragmentation = 0.0
-        self._num_steps = self._num_computed_tokens = self._num_cached_tokens = 0
-        self._device_seconds = 0.0
+        self._num_steps = self._num_computed_tokens = self._num_cached_tokens = self._num_discarded_tokens = 0
+        self._device_seconds = self._last_landed = 0.0
 
     @classmethod
     def load(cls, model: str = "demo", *, revision: str | None = None, **options: Any) -> Engine:
@@ -142,12 +162,13 @@ class Engine:
     def describe(self) -> str:
         """One line on what runs: device, backend, precision, memory."""
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
+        extras = ", CUDA graphs" * self.has_graphs + ", overlapping steps" * self._overlaps
         exact = ", deterministic" if self.config.deterministic else ""
         size, num_blocks = self.config.block_size, self._blocks.num_blocks
         given = f"{self.config.max_num_batched_tokens:,} tokens in a step"
         steps = given if self._step_times is None else self._step_times.describe()
         return (
-            f"device {self.device.type}{threads}, backend {self.backend}, {self.precision}{exact}, "
+            f"device {self.device.type}{threads}, backend {self.backend}{extras}, {self.precision}{exact}, "
             f"window {self.max_model_len:,} tokens, KV memory {num_blocks:,} blocks of {size} tokens, {steps}"
         )
 
@@ -179,6 +200,7 @@ class Engine:
             num_recomputed_tokens=self._scheduler.num_recomputed_tokens,
             num_computed_tokens=self._num_computed_tokens,
             num_cached_tokens=self._num_cached_tokens,
+            num_discarded_tokens=self._num_discarded_tokens,
             device_seconds=self._device_seconds,
         )
 
@@ -251,32 +273,57 @@ class Engine:
         self._scheduler.add(EngineSequence(request, stream))
 
     def step(self) -> list[Completion]:
-        """Compute one step and return what finished in it."""
+        """Compute one step and return what finished; where steps overlap, what finished in the step before."""
         done, self._refused = self._refused, []
+        if self._flights and self._scheduler.may_preempt:
+            done += self._land()  # a sequence that has ended meanwhile gives its blocks back, and none is taken out
         pieces = self._scheduler.schedule()
         if pieces:
-            started = time.monotonic()
-            try:
-                tokens = iter(self._runner.run(pieces))
-            except Exception as error:  # whatever it is, it must cost as few documents as it can
-                pieces, tokens = [], iter(())  # nothing was computed
-                done += self._shrink() if is_out_of_memory(error) else self._search(error)
-            else:
-                self._limits.step_went_well()
-            self._device_seconds += time.monotonic() - started
+            done += self._launch(pieces)
             self._num_steps += 1
-            for piece in pieces:
-                try:
-                    completion = self._advance(piece, tokens.__next__)
-                except Exception as error:  # of the tokenizer, say: it is this sequence's alone
-                    completion = self._give_up(piece.sequence, error)
-                if completion is not None:
-                    done.append(completion)
-            if self._num_steps % FRAGMENTATION_STEPS == 1:
-                empty = self._blocks.fragmentation(self._scheduler.running)
-                self._max_fragmentation = max(self._max_fragmentation, empty)
+        while len(self._flights) > (1 if self._overlaps and pieces else 0):
+            done += self._land()
+        if pieces and self._num_steps % FRAGMENTATION_STEPS == 1:
+            empty = self._blocks.fragmentation(self._scheduler.running)
+            self._max_fragmentation = max(self._max_fragmentation, empty)
         self._active_ids.difference_update(completion.request_id for completion in done)
         return done
+
+    def _launch(self, pieces: Sequence[Piece]) -> list[Completion]:
+        """Hand a step to the device. Where that fails, the step before lands first, and is not to blame."""
+        try:
+            flight = self._runner.launch(pieces, self._flights[-1] if self._flights else None)
+        except Exception as error:  # whatever it is, it must cost as few documents as it can
+            done = [completion for _ in self._flights[:] for completion in self._land()]
+            if self._scheduler.running:  # or else the step was of sequences that had ended, or lost their tokens
+                done += self._recover(error, len(pieces))
+            return done
+        _advance(flight.pieces)
+        self._flights.append(flight)
+        return []
+
+    def _land(self) -> list[Completion]:
+        """Read the tokens of the step that was launched first, if one is under way; what finished in it."""
+        if not self._flights:
+            return []
+        flight = self._flights[0]
+        try:
+            tokens = iter(flight.read())
+        except Exception as error:  # of a kernel, say, that CUDA tells when it is waited for
+            _take_back(self._flights)
+            self._flights.clear()
+            return self._recover(error, len(flight.pieces))
+        del self._flights[0]
+        self._limits.step_went_well()
+        now = time.monotonic()
+        self._device_seconds += now - max(flight.started, self._last_landed)  # not before the step before was done
+        self._last_landed = now
+        landed = [self._arrive(piece, next(tokens) if piece.reaches_end else None) for piece in flight.pieces]
+        return [completion for completion in landed if completion is not None]
+
+    def _recover(self, error: Exception, num_pieces: int) -> list[Completion]:
+        """After a step that failed, with no other under way. All that run are computed again, or are given up."""
+        return self._shrink() if is_out_of_memory(error) else self._search(error, num_pieces)
 
     def _shrink(self) -> list[Completion]:
         """After a step without enough memory: smaller steps, or the failure of the one that cannot be made smaller."""
@@ -289,36 +336,40 @@ class Engine:
         else:
             self._limits.shrink()
             self._scheduler.preempt_all()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
+        self._runner.give_memory_back()
         return failures
 
-    def _search(self, error: Exception) -> list[Completion]:
+    def _search(self, error: Exception, num_pieces: int) -> list[Completion]:
         """After a step that failed: fewer sequences in the next ones, or the failure of the one that is to blame.
 
-        Raises the error when it is the engine that is broken.
+        num_pieces: in the step; some may have ended since. Raises the error when it is the engine that is broken.
         """
         running = self._scheduler.running
-        if len(running) == 1 and running[0].num_failures + 1 >= MAX_FAILURES:
+        is_alone = len(running) == num_pieces == 1
+        if is_alone and running[0].num_failures + 1 >= MAX_FAILURES:
             completion = self._give_up(running[0], error)
             self._check_alive(error)
             self._limits.found()
             return [completion]
-        for sequence in running if len(running) == 1 else ():
+        for sequence in running if is_alone else ():
             sequence.num_failures += 1
         self._limits.search(len(running), error)
         self._scheduler.preempt_all()
         return []
 
     def _give_up(self, sequence: EngineSequence, error: Exception) -> Completion:
+        if sequence.token_ids[-1] == PENDING:  # of the step that is under way
+            sequence.token_ids.pop()
         if sequence in self._scheduler.running:
             self._scheduler.finish(sequence)
+        sequence.is_finished = True
         return failed(sequence.request, "generate_failed", f"the model failed on it: {error!r:.300}")
 
     def _check_alive(self, error: Exception) -> None:
         """Raise the error when not even a prompt of one token can be computed."""
         probe = EngineSequence(Request("probe", [min(self.tokenizer.eos_token_ids, default=0)]), None)
-        self._blocks.start(probe)
+        if not self._blocks.num_available:
+            self._blocks.unhold_all()
         self._blocks.grow(probe, 1)
         try:
             self._runner.run([Piece(probe, 1)])
@@ -330,6 +381,7 @@ class Engine:
     def drop_all(self) -> None:
         """Forget every request; blocks of shared prefixes stay for the next ones."""
         self._scheduler.drop_all()
+        self._flights.clear()
         self._refused.clear()
         self._active_ids.clear()
 
@@ -362,23 +414,34 @@ class Engine:
             )
         return None
 
-    def _advance(self, piece: Piece, next_token: Callable[[], int | None]) -> Completion | None:
+    def _arrive(self, piece: Launched, token: int | None) -> Completion | None:
         """Note what the step computed for one sequence; its completion when that ended it."""
-        sequence, reaches_end = piece.sequence, piece.reaches_end
-        sequence.num_computed_tokens += piece.num_tokens
-        self._num_computed_tokens += piece.num_tokens
-        if not reaches_end:
-            self._blocks.share(sequence)
+        if piece.sequence.is_finished:
+            self._num_discarded_tokens += piece.num_tokens
             return None
-        token = next_token()
-        if token is None:  # broken keys and values must not be shared
-            return self._finish(sequence, "error", ("not_finite", "the model's logits are not numbers"))
-        self._blocks.share(sequence)
-        sequence.token_ids.append(token)
-        reason = self._finish_reason(sequence, token)
-        return self._finish(sequence, reason, (None, None)) if reason else None
+        self._num_computed_tokens += piece.num_tokens
+        try:
+            return self._accept(piece, token)
+        except Exception as error:  # of the tokenizer, say: it is this sequence's alone
+            return self._give_up(piece.sequence, error)
 
-    def _finish_reason(self, sequence: EngineSequence, token: int) -> FinishReason | None:
+    def _accept(self, piece: Launched, token: int | None) -> Completion | None:
+        sequence = piece.sequence
+        if piece.reaches_end:
+            if token is None:  # broken keys and values must not be shared, nor be left to the next
+                self._runner.clear_blocks(sequence.block_table[len(sequence.nodes) :])
+                del sequence.token_ids[piece.num_computed_tokens :]
+                return self._finish(sequence, "error", ("not_finite", "the model's logits are not numbers"))
+            sequence.token_ids[piece.num_computed_tokens : piece.num_computed_tokens + 1] = [token]
+        self._blocks.share(sequence, piece.num_computed_tokens)
+        num_output_tokens = piece.num_computed_tokens + 1 - sequence.num_prompt_tokens
+        reason = self._finish_reason(sequence, token, num_output_tokens) if token is not None else None
+        if reason is None:
+            return None
+        del sequence.token_ids[piece.num_computed_tokens + 1 :]  # the place of a token that nobody waits for
+        return self._finish(sequence, reason, (None, None))
+
+    def _finish_reason(self, sequence: EngineSequence, token: int, num_output_tokens: int) -> FinishReason | None:
         params = sequence.request.sampling
         if token in params.stop_token_ids or (token in self.tokenizer.eos_token_ids and not params.ignore_eos):
             return "stop"
@@ -386,12 +449,13 @@ class Engine:
             sequence.stream_text += sequence.stream.push(token)
             if any(stop in sequence.stream_text for stop in params.stop_strings):
                 return "stop"
-        return "length" if sequence.num_output_tokens >= params.max_tokens else None
+        return "length" if num_output_tokens >= params.max_tokens else None
 
     def _finish(
         self, sequence: EngineSequence, reason: FinishReason, error: tuple[str | None, str | None]
     ) -> Completion:
         self._scheduler.finish(sequence)
+        sequence.is_finished = True
         self._num_cached_tokens += sequence.num_cached_tokens
         self._lengths[len(sequence.token_ids)] += 1
         output = sequence.output_ids
@@ -406,6 +470,30 @@ class Engine:
             error_type=error[0],
             error=error[1],
         )
+
+
+def _kv_bytes(decoder: Decoder, config: EngineConfig, has_graphs: bool) -> int:
+    device = decoder.weights.device
+    if device.type != "cuda":
+        return cpu_kv_bytes()
+    return measure_kv_pool(decoder, config, CudaMeter(device), has_graphs=has_graphs)
+
+
+def _advance(pieces: Iterable[Launched]) -> None:
+    """Let sequences stand as they will when the step is done, so that the next one can be scheduled."""
+    for piece in pieces:
+        sequence = piece.sequence
+        sequence.num_computed_tokens = piece.num_computed_tokens
+        if piece.reaches_end and sequence.num_output_tokens + 1 < sequence.request.sampling.max_tokens:
+            sequence.token_ids.append(PENDING)  # after the last token that it may have, nothing more is scheduled
+
+
+def _take_back(flights: Sequence[Flight]) -> None:
+    """Let sequences stand as before these steps, whose tokens are lost."""
+    for piece in (piece for flight in reversed(flights) for piece in flight.pieces if not piece.sequence.is_finished):
+        piece.sequence.num_computed_tokens = piece.num_computed_tokens - piece.num_tokens
+        if piece.reaches_end:
+            del piece.sequence.token_ids[piece.num_computed_tokens :]
 
 
 def _cut_before_stop(text: str, params: SamplingParams) -> str:

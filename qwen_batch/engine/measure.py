@@ -83,7 +83,8 @@ def measure_steps(decoder: Decoder, block_size: int, clock: Clock = time.perf_co
     """Two runs of each small size, the faster one counts; no larger size that would not fit BUDGET_SECONDS."""
     part, scale = _some_layers(decoder)
     head = min(_timed(decoder, partial(_run_head, decoder), clock) for _ in range(3))
-    _run_step(part, 64, block_size)  # memory, threads and kernels are there before the clock starts
+    for tokens in (1, 64):  # memory, threads and kernels, of decoding too, are there before the clock starts
+        _run_step(part, tokens, block_size)
     seconds: dict[int, float] = {}
     started, took = clock(), 0.0
     for tokens in (size for size in SIZES if size <= LARGEST[decoder.weights.device.type]):

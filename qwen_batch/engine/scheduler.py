@@ -56,6 +56,12 @@ class Scheduler:
         return len(self._waiting)
 
     @property
+    def may_preempt(self) -> bool:
+        """Whether the running sequences' next pieces may not all find room without what is held for waiting ones."""
+        wanted = ((s, min(s.num_uncomputed_tokens, self.max_num_batched_tokens)) for s in self.running)
+        return sum(self._blocks.missing(*pair) for pair in wanted) > self._blocks.num_available
+
+    @property
     def wants_more(self) -> bool:
         """Whether planning is helped by more requests: at least two batches, at most the look-ahead."""
         return len(self._waiting) < 2 * self.max_num_seqs or self._waiting.has_room
@@ -206,19 +212,20 @@ class Scheduler:
         return bucket_of(self._estimator.expected(sequence.request), sequence.num_prompt_tokens)
 
     def _is_in_flight(self, hashes: Hashes, start: int, end: int) -> bool:
-        """Whether one of hashes[start:end] is being computed: another that begins with it does well to wait for it."""
+        """Whether one of hashes[start:end] is being computed: another that begins with it does well to wait for it.
+
+        What is computed can be had when it is shared, which is when its step has landed.
+        """
         if self._in_flight.keys().isdisjoint(hashes[start:end]):
             return False
-        size = self._blocks.block_size
         for index in range(start, end):
             owner = self._in_flight.get(hashes[index])
-            if owner is not None and owner.num_computed_tokens < (index + 1) * size:
+            if owner is not None and len(owner.nodes) <= index:
                 return True
         return False
 
     def _note_prefilled(self) -> None:
-        size = self._blocks.block_size
-        done = [s for s in self._prefilling if s.num_computed_tokens >= size * len(s.block_hashes or ())]
+        done = [s for s in self._prefilling if len(s.nodes) >= len(s.block_hashes or ())]
         for sequence in done:
             self._forget_in_flight(sequence)
 

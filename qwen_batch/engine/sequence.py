@@ -11,6 +11,9 @@ from qwen_batch.records import Completion, Request
 if TYPE_CHECKING:
     from qwen_batch.engine.queue import Group
 
+# Stands for a token that the device has computed and the host has not read yet; at most the last one of a sequence.
+PENDING = -1
+
 
 class TokenStream(Protocol):
     """Incremental detokenisation."""
@@ -31,6 +34,7 @@ class Sequence:
         "block_table",
         "bucket",
         "group",
+        "is_finished",
         "nodes",
         "num_cached_tokens",
         "num_computed_tokens",
@@ -55,6 +59,7 @@ class Sequence:
         self.num_lost_tokens = 0  # that were computed when it was preempted last
         self.reserved_tokens = 0  # prompt and answer for which admission kept blocks
         self.num_failures = 0  # steps that it had to itself and that failed
+        self.is_finished = False
         self.block_table: list[int] = []
         self.nodes: list[Node] = []
         self._block_keys: list[bytes] = []

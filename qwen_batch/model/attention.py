@@ -30,7 +30,7 @@ class StepInput:
     token_ids: Tensor  # int64 [num_tokens]
     positions: Tensor  # int64 [num_tokens]
     slot_mapping: Tensor  # int64 [num_tokens]: where each token's key and value go
-    block_tables: Tensor  # int64 [num_seqs, max_blocks], padded with 0
+    block_tables: Tensor  # int64 (int32 for the triton backend) [num_seqs, max_blocks], padded with 0
     logit_indices: Tensor  # int64 [num_rows]: the tokens whose logits are wanted
     cu_seqlens_q: Sequence[int]  # num_seqs + 1 offsets into the tokens
     context_lens: Sequence[int]  # num_seqs: keys of each sequence after this step, its new tokens included

@@ -14,6 +14,7 @@ from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.rope import Rope, rotate
 from qwen_batch.model.weights import LayerWeights
+from qwen_batch.model.workspace import Memory
 
 
 class StepBackend(Protocol):
@@ -45,10 +46,10 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 class TorchBackend(StepBackend):
     """Through torch, on any device."""
 
-    def __init__(self, config: ModelConfig, rope: Rope, step: StepInput, cache: KVCache) -> None:
+    def __init__(self, config: ModelConfig, rope: Rope, step: StepInput, cache: KVCache, memory: Memory) -> None:
         self._config = config
         self._attention = StepAttention(step, cache)
-        self._cos, self._sin = rope.angles(step.positions)
+        self._cos, self._sin = (x[:, None, :] for x in rope.angles(step.positions, memory))
 
     def add_norm(self, residual: Tensor, delta: Tensor | None, weight: Tensor) -> tuple[Tensor, Tensor]:
         residual = residual if delta is None else residual + delta

@@ -5,23 +5,29 @@ h = embed(ids);  for each layer:  h += out(attention(rope(norm(q, k)), v));  h +
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding
 
 from qwen_batch.errors import ModelError
 from qwen_batch.model.attention import StepInput
 from qwen_batch.model.backend import StepBackend, TorchBackend
 from qwen_batch.model.config import ModelConfig, read_config
 from qwen_batch.model.kv_cache import KVCache
-from qwen_batch.model.linear import NativeLinear
+from qwen_batch.model.linear import NativeLinear, apply_linear
 from qwen_batch.model.native import NativeBackend
 from qwen_batch.model.native_layers import NativeLayers
 from qwen_batch.model.native_library import NativeLibrary
 from qwen_batch.model.rope import Rope
+from qwen_batch.model.staging import Staging
 from qwen_batch.model.weights import Weights, load_weights
+from qwen_batch.model.workspace import Memory, Workspace
+
+if TYPE_CHECKING:
+    from qwen_batch.model.triton_plan import AttentionPlan
 
 
 class Decoder:
@@ -41,6 +47,8 @@ class Decoder:
         self.weights = weights
         self.native = native
         self.use_triton = use_triton
+        self.staging = Staging(weights.device)  # how a step's numbers come to the device
+        self.workspace = Workspace(weights.device)  # what a step computes on the way
         self._rope = Rope(config.rope, weights.device, weights.dtype)
         self._layers: NativeLayers | None = None
         if native is not None and NativeLayers.can_run(native, config, weights):
@@ -74,21 +82,44 @@ class Decoder:
         if self._layers is not None:
             rows, head = self._layers.run(step, cache), self.weights.head
             return head.wide(rows) if isinstance(head, NativeLinear) else head(rows)
-        weights, backend = self.weights, self._backend(step, cache)
-        residual, delta = embedding(step.token_ids, weights.embedding), None
+        return self.compute(step.token_ids, step.logit_indices, self._backend(step, cache), self.workspace)
+
+    @torch.inference_mode()
+    def compute(self, token_ids: Tensor, logit_indices: Tensor, backend: StepBackend, memory: Memory) -> Tensor:
+        """The same with a backend that knows the step, in `memory`; a captured graph replays this.
+
+        The logits, too, are in that memory: the next step overwrites them.
+        """
+        weights, linear = self.weights, partial(apply_linear, memory=memory)
+        residual = memory.take("residual", (len(token_ids), self.config.hidden_size), weights.dtype)
+        torch.index_select(weights.embedding, 0, token_ids, out=residual)
+        delta = None
         for index, layer in enumerate(weights.layers):
             residual, normed = backend.add_norm(residual, delta, layer.input_norm)
-            mixed = layer.output(backend.attend(index, layer, layer.qkv(normed)))
-            residual, normed = backend.add_norm(residual, mixed, layer.post_norm)
-            delta = layer.down(backend.silu_mul(layer.gate_up(normed)))
+            mixed = backend.attend(index, layer, linear(layer.qkv, normed, name="qkv"))
+            delta = linear(layer.output, mixed, name="delta")
+            residual, normed = backend.add_norm(residual, delta, layer.post_norm)
+            activated = backend.silu_mul(linear(layer.gate_up, normed, name="gate_up"))
+            delta = linear(layer.down, activated, name="delta")
         assert delta is not None, "a model has at least one layer"
-        return weights.head(backend.gather_norm(residual, delta, weights.norm, step.logit_indices))
+        rows = backend.gather_norm(residual, delta, weights.norm, logit_indices)
+        return linear(weights.head, rows, name="logits")
 
     def _backend(self, step: StepInput, cache: KVCache) -> StepBackend:
         if self.native is not None:
-            return NativeBackend(self.native, self.config, self._rope, step, cache)
+            return NativeBackend(self.native, self.config, self._rope, step, cache, self.workspace)
         if self.use_triton:
-            from qwen_batch.model.triton_backend import TritonBackend  # triton is not installed everywhere
+            from qwen_batch.model.triton_plan import AttentionShape, plan_attention  # triton is not everywhere
 
-            return TritonBackend(self.config, self._rope, step, cache)
-        return TorchBackend(self.config, self._rope, step, cache)
+            shape = AttentionShape.of(self.config, cache.block_size, self.weights.dtype, self.weights.device)
+            plan = plan_attention(step, shape, self.staging)
+            return self.triton_backend(step.positions, step.slot_mapping, plan, cache, self.workspace)
+        return TorchBackend(self.config, self._rope, step, cache, self.workspace)
+
+    def triton_backend(
+        self, positions: Tensor, slots: Tensor, plan: AttentionPlan, cache: KVCache, memory: Memory
+    ) -> StepBackend:
+        """positions and slots int64 [num_tokens]."""
+        from qwen_batch.model.triton_backend import TritonBackend
+
+        return TritonBackend(self.config, self._rope, positions, slots, plan, cache, memory)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from qwen_batch.model.native_library import NativeLibrary, Product
+from qwen_batch.model.workspace import Memory
 
 # The number of rows for which oneDNN lays packed weights out. Packed for 64, two Zen 4 cores were within 10 % of the
 # layout for the actual number at 1, 16, 64, 300 and 1,024 rows (2026-11-29).
@@ -31,6 +32,12 @@ class PlainLinear:
 
     def __call__(self, x: Tensor) -> Tensor:
         return functional.linear(x, self.weight, self.bias)
+
+    def write(self, x: Tensor, out: Tensor) -> Tensor:
+        """The same into `out` [rows, out]."""
+        if self.bias is None:
+            return torch.mm(x, self.weight.t(), out=out)
+        return torch.addmm(self.bias, x, self.weight.t(), out=out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +107,13 @@ def make_linear(
     if not can_pack(weight):
         return PlainLinear(weight, bias)
     return PackedLinear(torch.ops.mkldnn._reorder_linear_weight(weight, PACKED_ROWS), bias)
+
+
+def apply_linear(linear: Linear, x: Tensor, memory: Memory, name: str) -> Tensor:
+    """linear(x) in memory of that name. oneDNN's products of packed weights can only be had in memory of their own."""
+    if not isinstance(linear, PlainLinear):
+        return linear(x)
+    return linear.write(x, memory.take(name, (len(x), len(linear.weight)), x.dtype))
 
 
 def can_pack(weight: Tensor) -> bool:

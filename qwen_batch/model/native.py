@@ -17,23 +17,31 @@ from qwen_batch.model.native_attention import plan_attention
 from qwen_batch.model.native_library import NativeLibrary
 from qwen_batch.model.rope import Rope
 from qwen_batch.model.weights import LayerWeights
+from qwen_batch.model.workspace import Memory
 
 
 class NativeBackend(StepBackend):
     """One step through the native sources. See StepBackend."""
 
     def __init__(
-        self, library: NativeLibrary, config: ModelConfig, rope: Rope, step: StepInput, cache: KVCache
+        self,
+        library: NativeLibrary,
+        config: ModelConfig,
+        rope: Rope,
+        step: StepInput,
+        cache: KVCache,
+        memory: Memory,
     ) -> None:
         self._functions = library.functions
         self._config = config
         self._cache = cache
         self._slots = step.slot_mapping
+        self._memory = memory
         self._attention = plan_attention(library, config, step, cache)
-        self._cos, self._sin = rope.half_angles(step.positions)
+        self._cos, self._sin = rope.half_angles(step.positions, memory)
 
     def add_norm(self, residual: Tensor, delta: Tensor | None, weight: Tensor) -> tuple[Tensor, Tensor]:
-        normed = torch.empty_like(residual)
+        normed = self._memory.take("normed", tuple(residual.shape), residual.dtype)
         self._functions.add_rms_norm(
             residual.data_ptr(),
             None if delta is None else delta.data_ptr(),
@@ -60,12 +68,19 @@ class NativeBackend(StepBackend):
             *sizes,
             config.rms_norm_eps,
         )
-        output = torch.empty((len(qkv), config.q_size), dtype=qkv.dtype)
+        output = self._memory.take("attended", (len(qkv), config.q_size), qkv.dtype)
         self._attention.attend(index, qkv, output)
         return output
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         rows, size = gate_up.shape[0], gate_up.shape[1] // 2
-        output = torch.empty((rows, size), dtype=gate_up.dtype)
+        output = self._memory.take("activated", (rows, size), gate_up.dtype)
         self._functions.silu_mul(gate_up.data_ptr(), output.data_ptr(), rows, size)
         return output
+
+    def gather_norm(self, residual: Tensor, delta: Tensor, weight: Tensor, indices: Tensor) -> Tensor:
+        shape = len(indices), residual.shape[1]
+        rows, added = (self._memory.take(name, shape, residual.dtype) for name in ("last", "last_delta"))
+        torch.index_select(residual, 0, indices, out=rows)
+        torch.index_select(delta, 0, indices, out=added)
+        return self.add_norm(rows, added, weight)[1]

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from qwen_batch.model.workspace import Memory, NewMemory
+
 _KINDS = ("default", "linear", "llama3", "yarn")
 
 
@@ -105,15 +107,24 @@ class Rope:
         self._frequencies = frequencies.to(device)
         self._dtype = dtype
 
-    def angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """positions int64 [num_tokens] -> cos, sin [num_tokens, 1, head_dim] in the model's dtype."""
-        cos, sin = (torch.cat((x, x), dim=-1)[:, None, :].to(self._dtype) for x in self.half_angles(positions))
+    def angles(self, positions: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+        """positions int64 [num_tokens] -> cos, sin [num_tokens, head_dim] in the model's dtype."""
+        halves = zip(("cos", "sin"), self.half_angles(positions, memory), strict=True)
+        cos, sin = (self._both_halves(half, memory, name) for name, half in halves)
         return cos, sin
 
-    def half_angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """positions int64 [num_tokens] -> cos, sin float32 [num_tokens, head_dim / 2]."""
-        angles = positions.float()[:, None] * self._frequencies
-        return angles.cos() * self._factor, angles.sin() * self._factor
+    def half_angles(self, positions: Tensor, memory: Memory | None = None) -> tuple[Tensor, Tensor]:
+        """positions int64 [num_tokens] -> cos, sin float32 [num_tokens, head_dim / 2], in `memory` or in new memory."""
+        memory = memory or NewMemory(positions.device)
+        shape = len(positions), len(self._frequencies)
+        sin, cos = (memory.take(name, shape, torch.float32) for name in ("half_sin", "half_cos"))
+        torch.mul(positions[:, None], self._frequencies, out=sin)
+        torch.cos(sin, out=cos).mul_(self._factor)
+        return cos, sin.sin_().mul_(self._factor)
+
+    def _both_halves(self, half: Tensor, memory: Memory, name: str) -> Tensor:
+        both = memory.take(name, (len(half), 2, half.shape[1]), self._dtype)
+        return both.copy_(half[:, None, :]).flatten(1)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

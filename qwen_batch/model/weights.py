@@ -174,13 +174,16 @@ def load_weights(
             "engine.weights int8: products in int8 are there for a CPU with AVX-512 VNNI alone; use backend native on "
             "such a machine, or weights auto"
         )
-    checkpoint = Checkpoint.open(folder)
-    loader = _Loader(checkpoint, dtype, device, native, int8)
+    return read_weights(_Loader(Checkpoint.open(folder), dtype, device, native, int8), config)
+
+
+def read_weights(loader: _Loader, config: ModelConfig) -> Weights:
+    """Every tensor is made once, in the place where it stays, and read into that."""
     embedding = loader.read(["model.embed_tokens.weight"], [config.vocab_size], config.hidden_size)
     layers = tuple(loader.read_layer(config, index) for index in range(config.num_layers))
     norm = loader.read(["model.norm.weight"], [config.hidden_size])
     head = embedding
     if not config.tie_word_embeddings:
         head = loader.read(["lm_head.weight"], [config.vocab_size], config.hidden_size)
-    checkpoint.check_all_used()
-    return Weights(embedding, layers, norm, make_linear(head, native=native))
+    loader.checkpoint.check_all_used()
+    return Weights(embedding, layers, norm, make_linear(head, native=loader.native))

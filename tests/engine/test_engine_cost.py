@@ -14,7 +14,7 @@ from tiny_models import make_tiny_model
 from qwen_batch.engine import Engine, EngineConfig, measure
 from qwen_batch.engine.cost import DeviceRates, StepWork, fit_rates, kv_bytes, spans_of, step_seconds, step_work
 from qwen_batch.engine.measure import PIECE_TOKENS, StepTimes, measure_steps, step_times
-from qwen_batch.engine.runner import Runner
+from qwen_batch.engine.runner import Flight, Runner
 from qwen_batch.engine.scheduler import Piece
 from qwen_batch.records import Request, SamplingParams
 
@@ -27,17 +27,22 @@ def engine(tiny_qwen3: Path) -> Engine:
 
 
 @pytest.mark.parametrize(("prompt", "answer"), [(1, 1), (8, 1), (9, 8), (100, 30)])
-def test_predicted_kv_bytes_are_those_that_a_request_takes(engine: Engine, prompt: int, answer: int) -> None:
+def test_predicted_kv_bytes_are_those_that_a_request_takes(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, prompt: int, answer: int
+) -> None:
     cache = engine._runner._cache
     pool_bytes = sum(tensor.nbytes for tensor in (*cache.keys, *cache.values))
     engine.add(Request("r", range(3, 3 + prompt), SamplingParams(max_tokens=answer, ignore_eos=True)))
-    most = 0
-    while engine.has_unfinished:
-        pieces = engine._scheduler.schedule()
+    most, launch = 0, Runner.launch
+
+    def noted(self: Runner, pieces: list[Piece], before: Flight | None = None) -> Flight:
+        nonlocal most
         most = max(most, engine.stats.num_used_blocks)
-        for piece, token in zip(pieces, engine._runner.run(pieces), strict=True):
-            engine._advance(piece, lambda token=token: token)  # type: ignore[misc]
-        engine._active_ids = {"r"} if engine._scheduler.running else set()
+        return launch(self, pieces, before)
+
+    monkeypatch.setattr(Runner, "launch", noted)
+    while engine.has_unfinished:
+        engine.step()
     config = engine._runner._decoder.config
     predicted = kv_bytes(config, 4, 8, prompt + answer - 1)  # the last token of an answer is not computed
     assert predicted * 64 == most * pool_bytes
@@ -126,17 +131,17 @@ def test_predicted_seconds_are_near_measured_ones(tmp_path: Path, monkeypatch: p
     assert torch.get_num_threads() == 1
     rates = fit_rates(decoder.config, 4, measure_steps(decoder, 16, time.process_time).seconds, PIECE_TOKENS)
     predicted = measured = 0.0
-    run = Runner.run
+    launch = Runner.launch
 
-    def timed(self: Runner, pieces: list[Piece]) -> list[int | None]:
+    def timed(self: Runner, pieces: list[Piece], before: Flight | None = None) -> Flight:
         nonlocal predicted, measured
         spans = [(p.num_tokens, p.sequence.num_computed_tokens + p.num_tokens) for p in pieces]
         predicted += step_seconds(step_work(decoder.config, 4, spans, sum(p.reaches_end for p in pieces)), rates)
         started = time.process_time()
-        tokens = run(self, pieces)
+        flight = launch(self, pieces, before)
         measured += time.process_time() - started
-        return tokens
+        return flight
 
-    monkeypatch.setattr(Runner, "run", timed)
+    monkeypatch.setattr(Runner, "launch", timed)
     engine.generate([[*range(3, 3 + n)] for n in (40, 200, 350, 90)], SamplingParams(max_tokens=24, ignore_eos=True))
     assert 0.5 < predicted / measured < 2.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,12 +16,17 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from qwen_batch.engine.sampler import _filtered, _penalise, sample
+from qwen_batch.engine import sampler
+from qwen_batch.engine.sampler import _filtered, _penalise
 from qwen_batch.engine.sequence import Sequence
 from qwen_batch.errors import UsageError
 from qwen_batch.records import Request, SamplingParams
 
 VOCAB = 40
+
+
+def sample(*arguments: Any) -> list[int | None]:
+    return sampler.read_tokens(sampler.sample(*arguments))
 
 
 def make_sequence(

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from qwen_batch.engine import Engine, EngineConfig
-from qwen_batch.engine.runner import Runner
+from qwen_batch.engine.runner import Flight, Runner
 from qwen_batch.engine.scheduler import Piece
 from qwen_batch.engine.shrink import is_out_of_memory
 from qwen_batch.model.tokenizer import TokenStream
@@ -27,17 +27,17 @@ def load(folder: Path, **options: Any) -> Engine:
 def limit_memory(monkeypatch: pytest.MonkeyPatch, max_tokens: int, max_context: int = 10**9) -> list[int]:
     """Steps of more tokens, or with a longer context, run out of memory; returns the sizes of those that did not."""
     sizes: list[int] = []
-    run = Runner.run
+    launch = Runner.launch
 
-    def limited(self: Runner, pieces: Sequence[Piece]) -> list[int | None]:
+    def limited(self: Runner, pieces: Sequence[Piece], before: Flight | None = None) -> Flight:
         size = sum(piece.num_tokens for piece in pieces)
         longest = max(len(piece.sequence.token_ids) for piece in pieces)
         if size > max_tokens or longest > max_context:
             raise torch.OutOfMemoryError("CUDA out of memory")
         sizes.append(size)
-        return run(self, pieces)
+        return launch(self, pieces, before)
 
-    monkeypatch.setattr(Runner, "run", limited)
+    monkeypatch.setattr(Runner, "launch", limited)
     return sizes
 
 
@@ -94,26 +94,29 @@ def test_the_cpu_says_it_as_we_expect() -> None:
 def break_on(monkeypatch: pytest.MonkeyPatch, token: int, times: int = 10**9) -> list[int]:
     """Steps fail while a sequence with this token is in them; returns the numbers of sequences in those that did."""
     sizes: list[int] = []
-    run = Runner.run
+    launch = Runner.launch
 
-    def breaking(self: Runner, pieces: Sequence[Piece]) -> list[int | None]:
+    def breaking(self: Runner, pieces: Sequence[Piece], before: Flight | None = None) -> Flight:
         if len(sizes) < times and any(token in piece.sequence.token_ids for piece in pieces):
             sizes.append(len(pieces))
             raise IndexError("index out of range in self")
-        return run(self, pieces)
+        return launch(self, pieces, before)
 
-    monkeypatch.setattr(Runner, "run", breaking)
+    monkeypatch.setattr(Runner, "launch", breaking)
     return sizes
 
 
+@pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("place", [0, 5, 11])
-def test_a_request_that_breaks_steps_fails_alone(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+def test_a_request_that_breaks_steps_fails_alone(
+    tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch, place: int, overlap: bool
+) -> None:
     expected = [completion.token_ids for completion in load(tiny_qwen3).generate(PROMPTS, PARAMS)]
     token = 509
     prompts = [*PROMPTS[:place], [*PROMPTS[place], token], *PROMPTS[place + 1 :]]
     assert not any(token in ids for ids in [*PROMPTS, *expected]), "the test needs a token that nobody else has"
     sizes = break_on(monkeypatch, token)
-    engine = load(tiny_qwen3)
+    engine = load(tiny_qwen3, overlap=overlap)
     done = engine.generate(prompts, PARAMS)
     broken = done.pop(place)
     assert (broken.finish_reason, broken.error_type) == ("error", "generate_failed")
@@ -125,13 +128,49 @@ def test_a_request_that_breaks_steps_fails_alone(tiny_qwen3: Path, monkeypatch: 
     assert engine._scheduler.max_num_seqs == engine.config.max_num_seqs
 
 
-def test_a_step_that_failed_once_costs_nothing(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_step_that_failed_once_costs_nothing(
+    tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch, overlap: bool
+) -> None:
     expected = [completion.token_ids for completion in load(tiny_qwen3).generate(PROMPTS, PARAMS)]
     break_on(monkeypatch, PROMPTS[0][0], times=1)
-    assert [completion.token_ids for completion in load(tiny_qwen3).generate(PROMPTS, PARAMS)] == expected
+    engine = load(tiny_qwen3, overlap=overlap)
+    assert [completion.token_ids for completion in engine.generate(PROMPTS, PARAMS)] == expected
 
 
-def test_a_token_that_cannot_be_decoded_costs_its_own_answer(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("times", [1, 2, 10**9])
+def test_a_step_that_fails_when_its_tokens_are_read(
+    tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """As CUDA tells of what went wrong in a kernel: the step after it is lost, too, and both are computed again."""
+    expected = [completion.token_ids for completion in load(tiny_qwen3).generate(PROMPTS, PARAMS)]
+    read, failures = Flight.read, 0
+
+    def breaking(self: Flight) -> list[int | None]:
+        nonlocal failures
+        is_hit = any(p.sequence.request.request_id == "generate-5" and p.num_computed_tokens > 90 for p in self.pieces)
+        if is_hit and failures < times:
+            failures += 1
+            raise RuntimeError("CUDA error: unspecified launch failure")
+        return read(self)
+
+    monkeypatch.setattr(Flight, "read", breaking)
+    engine = load(tiny_qwen3, overlap=True)
+    done = engine.generate(PROMPTS, PARAMS)
+    if times > 2:
+        broken = done.pop(5)
+        assert broken.error == "the model failed on it: RuntimeError('CUDA error: unspecified launch failure')"
+        del expected[5]
+    assert [completion.token_ids for completion in done] == expected
+    assert min(times, 2) <= failures <= 7
+    engine.check_blocks()
+    assert engine.stats.num_used_blocks == 0
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_token_that_cannot_be_decoded_costs_its_own_answer(
+    tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch, overlap: bool
+) -> None:
     params = [PARAMS] * 3 + [SamplingParams(max_tokens=24, ignore_eos=True, stop="never")]
     expected = [completion.token_ids for completion in load(tiny_qwen3).generate(PROMPTS[:4], params)]
 
@@ -139,15 +178,20 @@ def test_a_token_that_cannot_be_decoded_costs_its_own_answer(tiny_qwen3: Path, m
         raise ValueError("Invalid prefix encountered")
 
     monkeypatch.setattr(TokenStream, "push", refuse)
-    done = load(tiny_qwen3).generate(PROMPTS[:4], params)
+    engine = load(tiny_qwen3, overlap=overlap)
+    done = engine.generate(PROMPTS[:4], params)
+    engine.check_blocks()
     assert [completion.token_ids for completion in done[:3]] == expected[:3]
     assert done[3].error == "the model failed on it: ValueError('Invalid prefix encountered')"
 
 
-def test_a_broken_engine_is_not_blamed_on_requests(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Runner, pieces: Sequence[Piece]) -> list[int | None]:
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_broken_engine_is_not_blamed_on_requests(
+    tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch, overlap: bool
+) -> None:
+    def broken(self: Runner, pieces: Sequence[Piece], before: Flight | None = None) -> Flight:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(Runner, "run", broken)
+    monkeypatch.setattr(Runner, "launch", broken)
     with pytest.raises(RuntimeError, match="a defect"):
-        load(tiny_qwen3).generate(PROMPTS, PARAMS)
+        load(tiny_qwen3, overlap=overlap).generate(PROMPTS, PARAMS)

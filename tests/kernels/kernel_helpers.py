@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +17,10 @@ def draw(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 def poison(*shape: int, dtype: torch.dtype) -> Tensor:
     return torch.full(shape, torch.nan, dtype=dtype)
+
+
+def ints(values: Sequence[int]) -> Tensor:
+    return torch.tensor(values, dtype=torch.int32)
 
 
 def assert_close(got: Tensor, want: Tensor, *, roundings: int) -> None:
@@ -46,8 +51,8 @@ class Paged:
     def num_seqs(self) -> int:
         return len(self.context_lens)
 
-    def ints(self, values: list[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.int32)
+    def ints(self, values: Sequence[int]) -> Tensor:
+        return ints(values)
 
 
 def make_paged(

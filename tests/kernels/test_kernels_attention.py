@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from kernel_helpers import DTYPES, Paged, assert_close, draw, make_paged, poison
+from kernel_helpers import DTYPES, Paged, assert_close, draw, ints, make_paged, poison
 from torch import Tensor
 
 from qwen_batch.kernels import attention_decode as decode
@@ -34,7 +34,7 @@ def run_prefill(paged: Paged, *, window: int = 0, num_sinks: int = 0) -> Tensor:
     _, heads, head_dim = paged.queries.shape
     config = prefill.config(head_dim, paged.queries.dtype)
     group = heads // paged.key_cache.shape[2]
-    tiles = prefill.PrefillTiles.plan(paged.cu_seqlens_q, paged.context_lens, group, config, paged.queries.device)
+    tiles = prefill.PrefillTiles.plan(paged.cu_seqlens_q, paged.context_lens, group, config, paged.ints)
     out = poison(*paged.queries.shape, dtype=paged.queries.dtype)
     prefill.attention_prefill(
         paged.queries,
@@ -109,9 +109,7 @@ def test_prefill_with_a_window_and_sinks(window: int, num_sinks: int, dtype: tor
 def test_prefill_leaves_other_rows_alone() -> None:
     paged = make_paged([1, 5], [9, 5], heads=2, kv_heads=1, head_dim=64, block_size=16, dtype=torch.float32)
     config = prefill.config(64, torch.float32)
-    tiles = prefill.PrefillTiles.plan(
-        paged.cu_seqlens_q, paged.context_lens, 2, config, torch.device("cpu"), skip=frozenset([0])
-    )
+    tiles = prefill.PrefillTiles.plan(paged.cu_seqlens_q, paged.context_lens, 2, config, ints, skip=frozenset([0]))
     out = poison(*paged.queries.shape, dtype=torch.float32)
     prefill.attention_prefill(
         paged.queries, paged.key_cache, paged.value_cache, paged.block_tables, paged.ints(paged.cu_seqlens_q),
@@ -169,7 +167,7 @@ def test_prefix_with_decode_equals_the_whole(
     rows = paged.ints(list(range(14)))
     groups = [(list(range(2, 11)), 2, 48), ([1, 11, 12, 13], 1, 16)]
     starts = paged.ints([0, 16, *[48] * 9, *[16] * 3])
-    tiles = prefix.PrefixTiles.plan(groups, heads // kv_heads, prefix.config(head_dim, dtype), torch.device("cpu"))
+    tiles = prefix.PrefixTiles.plan(groups, heads // kv_heads, prefix.config(head_dim, dtype), ints)
     num_parts = prefix_splits + 2
     parts = poison(14, heads, num_parts, head_dim, dtype=torch.float32)
     lse = torch.full((14, heads, num_parts), -torch.inf)

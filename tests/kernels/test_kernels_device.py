@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from qwen_batch.bench.device_checks import iter_checks
+from qwen_batch.bench.device_checks import all_checks
 from qwen_batch.bench.shapes import Work, flops_per_request, shape_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,8 +35,8 @@ def test_prompts_share_what_they_say() -> None:
 @pytest.mark.slow
 def test_kernels_pass_the_checks_of_a_card_in_the_interpreter() -> None:
     torch.manual_seed(0)
-    checks = list(iter_checks(torch.device("cpu"), 0))
-    assert len(checks) == 7
+    checks = list(all_checks(torch.device("cpu"), 0))
+    assert len(checks) == 12
     assert all(check.ok for check in checks), checks
 
 

@@ -14,10 +14,12 @@ from qwen_batch.engine import Engine, EngineConfig
 from qwen_batch.engine.config import resolve_backend
 from qwen_batch.errors import ModelError
 from qwen_batch.kernels import attention_prefix
-from qwen_batch.model import triton_backend
+from qwen_batch.model import triton_backend, triton_plan
 from qwen_batch.model.attention import StepAttention, StepInput
 from qwen_batch.model.config import read_config
 from qwen_batch.model.kv_cache import KVCache
+from qwen_batch.model.staging import Staging
+from qwen_batch.model.workspace import NewMemory
 from qwen_batch.records import SamplingParams
 
 
@@ -75,7 +77,7 @@ def test_a_shared_prefix_is_read_once_and_changes_no_token(tiny_qwen3: Path, mon
         launches.append(len(arguments[5].members))
         kernel(*arguments, **options)
 
-    monkeypatch.setattr(triton_backend, "MIN_PREFIX_TOKENS", 32)
+    monkeypatch.setattr(triton_plan, "MIN_PREFIX_TOKENS", 32)
     monkeypatch.setattr(attention_prefix, "attention_prefix", counted)
     prompts = make_prompts([3, 9, 1, 22, 5], shared=40)
     assert tokens(tiny_qwen3, "triton", prompts) == tokens(tiny_qwen3, "torch", prompts)
@@ -102,8 +104,13 @@ def test_attention_equals_torch_in_a_mixed_step() -> None:
     )
     filled = [draw(10, block_size, kv_heads, head_dim) for _ in range(2)]
     queries, keys, values = draw(14, heads, head_dim), draw(14, kv_heads, head_dim), draw(14, kv_heads, head_dim)
-    results = []
-    for build in (StepAttention, lambda *given: triton_backend.TritonAttention(*given, heads)):
+    shape = triton_plan.AttentionShape(kv_heads, heads // kv_heads, head_dim, block_size, torch.float32, 1)
+    plan = triton_plan.plan_attention(step, shape, Staging(torch.device("cpu")))
+    memory, results = NewMemory(torch.device("cpu")), []
+    for build in (
+        StepAttention,
+        lambda step, cache: triton_backend.TritonAttention(plan, cache, step.slot_mapping, memory),
+    ):
         cache = KVCache((filled[0].clone(),), (filled[1].clone(),), block_size)
         results.append(build(step, cache).attend(0, queries, keys, values))
     torch.testing.assert_close(results[1], results[0], rtol=1e-5, atol=1e-5)

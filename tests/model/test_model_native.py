@@ -21,6 +21,7 @@ from qwen_batch.model.native import NativeBackend
 from qwen_batch.model.native_library import NativeLibrary, load_native
 from qwen_batch.model.rope import Rope, RopeConfig
 from qwen_batch.model.weights import LayerWeights
+from qwen_batch.model.workspace import NewMemory
 
 CPU = torch.device("cpu")
 # Half a unit in the last place of bfloat16 is 2^-9; inputs that were rounded apart (a rotated query) add to it.
@@ -112,8 +113,8 @@ def test_attention(
     layer = fake_layer(*norms)
     rope = Rope(config.rope, CPU, dtype)
     ours, theirs = (filled_cache(config, block_size, num_blocks, dtype) for _ in range(2))
-    found = NativeBackend(library, config, rope, step, ours).attend(1, layer, qkv.clone())
-    expected = TorchBackend(config, rope, step, theirs).attend(1, layer, qkv.clone())
+    found = NativeBackend(library, config, rope, step, ours, NewMemory(CPU)).attend(1, layer, qkv.clone())
+    expected = TorchBackend(config, rope, step, theirs, NewMemory(CPU)).attend(1, layer, qkv.clone())
     close(found, expected)
     for mine, other in ((ours.keys, theirs.keys), (ours.values, theirs.values)):
         close(mine[1], other[1])
@@ -152,7 +153,9 @@ def test_norm_and_silu(library: NativeLibrary, rows: int, size: int, with_delta:
     residual, delta = (torch.randn(rows, size, generator=generator).to(dtype) * 3 for _ in range(2))
     weight = torch.randn(size, generator=generator).to(dtype)
     gate_up = torch.cat((residual * 20, delta), dim=-1)
-    mine, theirs = NativeBackend(library, config, rope, step, cache), TorchBackend(config, rope, step, cache)
+    memory = NewMemory(CPU)
+    mine = NativeBackend(library, config, rope, step, cache, memory)
+    theirs = TorchBackend(config, rope, step, cache, memory)
     results = [backend.add_norm(residual.clone(), delta if with_delta else None, weight) for backend in (mine, theirs)]
     for found, expected in zip(*results, strict=True):
         close(found, expected)

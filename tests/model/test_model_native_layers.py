@@ -19,6 +19,7 @@ from qwen_batch.model.native import NativeBackend
 from qwen_batch.model.native_library import NativeLibrary, load_native
 from qwen_batch.model.rope import Rope
 from qwen_batch.model.weights import LayerWeights, Weights
+from qwen_batch.model.workspace import NewMemory
 from tests.model.test_model_native import CPU, TOLERANCE, close, fake_layer, filled_cache, make_config, make_step
 
 
@@ -64,7 +65,7 @@ def test_a_shared_prefix_is_read_once_and_gives_the_same(
 
     def run(backend: type, given: StepInput, *first: object) -> Tensor:
         cache = filled_cache(config, block_size, 200, library.dtype)
-        result: Tensor = backend(*first, config, rope, given, cache).attend(0, layer, qkv.clone())
+        result: Tensor = backend(*first, config, rope, given, cache, NewMemory(CPU)).attend(0, layer, qkv.clone())
         return result
 
     shared, apart = run(NativeBackend, step, library), run(NativeBackend, replace(step, block_lists=()), library)

@@ -11,6 +11,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from qwen_batch.model.rope import Rope, RopeConfig, inverse_frequencies, parse_rope, rotate
+from qwen_batch.model.workspace import NewMemory
 
 KINDS: dict[str, dict[str, Any]] = {
     "linear": {"factor": 4.0},
@@ -53,7 +54,8 @@ def test_rotation_equals_transformers() -> None:
     cos, sin = LlamaRotaryEmbedding(config)(queries, positions[None])
     expected = apply_rotary_pos_emb(queries, keys, cos, sin)[0]
     rope = Rope(RopeConfig("default", 1e4, 16), torch.device("cpu"), torch.float32)
-    ours = rotate(queries[0].transpose(0, 1), *rope.angles(positions))
+    angles = rope.angles(positions, NewMemory(torch.device("cpu")))
+    ours = rotate(queries[0].transpose(0, 1), *(x[:, None, :] for x in angles))
     torch.testing.assert_close(ours.transpose(0, 1)[None], expected, rtol=0, atol=0)
 
 
