@@ -17,11 +17,16 @@ from qwen_batch.engine.sequence import Sequence
 class BlockManager:
     """Allocates blocks to sequences. All counts are in blocks."""
 
-    def __init__(self, num_blocks: int, block_size: int, *, share_prefixes: bool = True) -> None:
+    def __init__(
+        self, num_blocks: int, block_size: int, *, share_prefixes: bool = True, max_idle_blocks: int | None = None
+    ) -> None:
+        """`max_idle_blocks`: of unused branches, beyond which their blocks are used again before fresh ones: memory
+        that was never written is not there yet, and writing it first takes time. None: as many as there are."""
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.shares_prefixes = share_prefixes
         self._free = list(range(num_blocks - 1, -1, -1))  # taken from the end: low numbers first, used again soon
+        self._max_idle_blocks = num_blocks if max_idle_blocks is None else max_idle_blocks
         self._tree = PrefixTree()
         self._held: dict[int, Node] = {}  # by chain hash; a held node counts one user more
 
@@ -55,8 +60,9 @@ class BlockManager:
     def grow(self, sequence: Sequence, num_tokens: int) -> None:
         """Give the sequence room for its next `num_tokens` tokens; needs can_grow."""
         missing = self.missing(sequence, num_tokens)
-        if missing > len(self._free):
-            self._free.extend(reversed(self._tree.evict(missing - len(self._free))))
+        idle = min(missing, self._tree.num_unused - self._max_idle_blocks)
+        if (wanted := max(missing - len(self._free), idle)) > 0:
+            self._free.extend(reversed(self._tree.evict(wanted)))
         if missing:
             sequence.block_table += self._free[: -missing - 1 : -1]
             del self._free[-missing:]

@@ -77,6 +77,33 @@ class BlockHistories(RuleBasedStateMachine):
         assert self.blocks.num_available == self.blocks.num_blocks
 
 
+class FewIdleHistories(BlockHistories):
+    """With blocks of unused branches taken again before fresh ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = BlockManager(20, BLOCK_SIZE, max_idle_blocks=3)
+
+
+def test_few_idle_blocks_are_kept_where_fresh_memory_costs() -> None:
+    """Ten sequences of five blocks, one after another, touch 5 + 4 blocks and not 50; all are kept without a bound."""
+    for bound, touched in ((4, 9), (None, 50)):
+        blocks = BlockManager(60, BLOCK_SIZE, max_idle_blocks=bound)
+        seen: set[int] = set()
+        for number in range(10):
+            sequence = make_sequence([number] * (5 * BLOCK_SIZE))
+            blocks.start(sequence)
+            blocks.grow(sequence, 5 * BLOCK_SIZE)
+            seen.update(sequence.block_table)
+            sequence.num_computed_tokens = 5 * BLOCK_SIZE
+            blocks.share(sequence)
+            blocks.release(sequence)
+            blocks.check([])
+        assert len(seen) == touched
+
+
+TestFewIdleHistories = FewIdleHistories.TestCase
+TestFewIdleHistories.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 TestBlockHistories = BlockHistories.TestCase
 TestBlockHistories.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
