@@ -85,11 +85,16 @@ def _show(file: Path, form: Form, settings: ReadSettings) -> int:
 
 
 def main(wanted: Extraction) -> int:
-    """The whole command: its exit code, also where the reader of its output has gone, or Ctrl-C was pressed."""
+    """The whole command: its exit code, also where its output cannot be written, or Ctrl-C was pressed."""
+    if sys.stdout is None:
+        print("qwen-batch: there is no standard output to write to", file=sys.stderr)
+        return 1
     try:
         return run_extraction(wanted)
-    except BrokenPipeError:
+    except OSError as error:  # a file that cannot be read is a report, not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes there
+        if not isinstance(error, BrokenPipeError):
+            print(f"qwen-batch: standard output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -215,7 +215,7 @@ def _at_least_one(value: int | str) -> int | str:
 
 
 class EngineSection(Section):
-    """How the model runs. None of this may change an answer, except `dtype` and `weights`."""
+    """How the model runs. None of this may change an answer, except `dtype`, `weights` and `deterministic`."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -272,7 +272,7 @@ class EngineSection(Section):
     @property
     def precision(self) -> str:
         """As asked, which is part of a row's key."""
-        return self.dtype if self.weights == "auto" else f"{self.dtype}-{self.weights}"
+        return "-".join((self.dtype, *["int8"] * (self.weights == "int8"), *["deterministic"] * self.deterministic))
 
 
 class OutputSection(Section):

@@ -68,3 +68,18 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
 def test_the_light_forms_have_the_defaults_of_the_job() -> None:
     assert InputSection().settings == ReadSettings()
     assert CleanSection().steps == CleanSteps()
+
+
+@pytest.mark.parametrize(
+    ("redirection", "message"),
+    [
+        (">/dev/full", "qwen-batch: standard output cannot be written: No space left on device"),
+        (">&-", "qwen-batch: there is no standard output to write to"),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_one_line(tmp_path: Path, redirection: str, message: str) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("One paragraph.")
+    command = f'"{sys.executable}" -m qwen_batch extract "{file}" {redirection}'
+    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, message + "\n")

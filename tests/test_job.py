@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qwen_batch.errors import JobError, UsageError
-from qwen_batch.job import Job, job_schema, job_template, load_job, parse_size, sampling_from_record
+from qwen_batch.job import EngineSection, Job, job_schema, job_template, load_job, parse_size, sampling_from_record
 
 MINIMAL = "name: small\nmodel: demo\n"
 
@@ -247,3 +247,8 @@ def test_anything_in_a_job_file_is_taken_or_refused_in_words(tmp_path_factory: A
     except JobError as error:
         problem = str(error)
     assert problem is None or problem.startswith(f"{path}")
+
+
+def test_what_changes_answers_is_part_of_the_asked_precision() -> None:
+    asked = [EngineSection(), EngineSection(weights="int8"), EngineSection(deterministic=True)]
+    assert [section.precision for section in asked] == ["auto", "auto-int8", "auto-deterministic"]

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
 from qwen_batch.bench.child import EngineFailedError
 from qwen_batch.bench.engines import KINDS, ONE_BY_ONE, OURS, Competitor
@@ -154,7 +155,13 @@ def _parse_settings(settings: Mapping[str, str]) -> dict[str, object]:
         if name not in EngineConfig.__dataclass_fields__:
             raise UsageError(f"--set {name}: unknown; known: {', '.join(EngineConfig.__dataclass_fields__)}")
     parsed = {name: yaml.safe_load(value) for name, value in settings.items()}
-    EngineConfig(**parsed)
+    fixed = {name: value for name, value in parsed.items() if (name, value) != ("max_num_batched_tokens", "auto")}
+    try:
+        TypeAdapter(EngineConfig).validate_python(fixed)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = str(first["loc"][0])
+        raise UsageError(f"--set {place}={settings[place]}: {first['msg'].lower()}") from None
     return parsed
 
 

@@ -22,6 +22,7 @@ WeightsForm = Literal["auto", "int8"]
 Backend = Literal["auto", "torch", "native", "triton"]
 # Share of the memory that is free after the weights are loaded: the readers and the page cache need room too.
 CPU_KV_SHARE = 0.25
+THREADS_PER_CORE = 4  # beyond that threads only wait for one another, and thousands end the process
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,9 @@ class EngineConfig:
         for name in ("block_size", "max_num_seqs", "max_num_batched_tokens"):
             if getattr(self, name) < 1:
                 raise UsageError(f"engine: {name} must be at least 1")
+        most = THREADS_PER_CORE * (os.cpu_count() or 1)
+        if self.threads is not None and not 1 <= self.threads <= most:
+            raise UsageError(f"engine: threads must be from 1 to {most}: this machine has {os.cpu_count()} cores")
         if not 0.0 <= self.output_reserve <= 1.0:
             raise UsageError("engine: output_reserve must be in [0, 1]")
         if not 0.0 < self.gpu_memory <= 1.0:

@@ -167,19 +167,20 @@ class Engine:
 
     @property
     def precision(self) -> str:
-        """As stored with results, such as `bfloat16` or `bfloat16-int8`."""
-        return str(self.dtype).removeprefix("torch.") + ("-int8" if self.config.weights == "int8" else "")
+        """As stored with results, such as `bfloat16` or `bfloat16-int8-deterministic`."""
+        parts = [str(self.dtype).removeprefix("torch.")]
+        parts += ["int8"] * (self.config.weights == "int8") + ["deterministic"] * self.config.deterministic
+        return "-".join(parts)
 
     def describe(self) -> str:
         """One line on what runs: device, backend, precision, memory."""
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
         extras = ", CUDA graphs" * self.has_graphs + ", overlapping steps" * self._overlaps
-        exact = ", deterministic" if self.config.deterministic else ""
         size, num_blocks = self.config.block_size, self._blocks.num_blocks
         given = f"{self.config.max_num_batched_tokens:,} tokens in a step"
         steps = given if self._step_times is None else self._step_times.describe()
         return (
-            f"device {self.device.type}{threads}, backend {self.backend}{extras}, {self.precision}{exact}, "
+            f"device {self.device.type}{threads}, backend {self.backend}{extras}, {self.precision}, "
             f"window {self.max_model_len:,} tokens, KV memory {num_blocks:,} blocks of {size} tokens, {steps}"
         )
 

@@ -171,8 +171,8 @@ def load_weights(
     embedding and the head. Raises ModelError."""
     if int8 and (native is None or not native.has_int8):
         raise ModelError(
-            "engine.weights int8: products in int8 are there for a CPU with AVX-512 VNNI alone; use backend native on "
-            "such a machine, or weights auto"
+            "engine.weights int8: products in int8 need dtype bfloat16 or float32, backend native, and a CPU with "
+            "AVX-512 VNNI; change what is missing, or use weights auto"
         )
     return read_weights(_Loader(Checkpoint.open(folder), dtype, device, native, int8), config)
 

@@ -116,3 +116,7 @@ def test_mistakes_on_the_command_line_are_named(
     assert "--path vllm: write --path KEY=VALUE" in capsys.readouterr().err
     assert run_bench(run_cli, tiny_llama, "--set", "blocks=1") == 2
     assert "--set blocks: unknown; known: device, dtype" in capsys.readouterr().err
+    assert run_bench(run_cli, tiny_llama, "--set", "deterministic=maybe") == 2
+    assert "--set deterministic=maybe: input should be a valid boolean" in capsys.readouterr().err
+    assert run_bench(run_cli, tiny_llama, "--variant", "small:max_num_seqs=abc") == 2
+    assert "--set max_num_seqs=abc: input should be a valid integer" in capsys.readouterr().err

@@ -177,6 +177,8 @@ def test_unknown_options_are_refused(tiny_qwen3: Path) -> None:
         Engine.load(str(tiny_qwen3), blocksize=3)
     with pytest.raises(UsageError, match="dtype 'int3' is not one of auto, float32, bfloat16, float16"):
         Engine.load(str(tiny_qwen3), dtype="int3")
+    with pytest.raises(UsageError, match=r"threads must be from 1 to \d+: this machine has \d+ cores"):
+        EngineConfig(threads=100_000)
     with pytest.raises(UsageError, match="max_num_seqs must be at least 1"):
         Engine.load(str(tiny_qwen3), max_num_seqs=0)
 

@@ -26,6 +26,7 @@ def test_no_batch_changes_a_token(tiny_qwen3: Path, dtype: str) -> None:
             engine = Engine.load_folder(tiny_qwen3, config)
         except ModelError as error:
             pytest.skip(str(error))
+        assert engine.precision == f"{dtype}-deterministic"
         found = engine.generate([asked[i][0] for i in order], [asked[i][1] for i in order])
         return {i: tuple(completion.token_ids) for i, completion in zip(order, found, strict=True)}
 

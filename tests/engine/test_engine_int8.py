@@ -24,7 +24,7 @@ def test_demo_answers_in_int8(demo_model: Path) -> None:
 
 
 def test_int8_is_refused_where_it_is_not_there(tiny_qwen3: Path) -> None:
-    with pytest.raises(ModelError, match=r"engine\.weights int8: .* use backend native"):
+    with pytest.raises(ModelError, match=r"engine\.weights int8: .* need dtype .* use weights auto"):
         Engine.load_folder(tiny_qwen3, EngineConfig(device="cpu", backend="torch", weights="int8"))
     with pytest.raises(UsageError, match="weights 'int4' is not one of auto, int8"):
         EngineConfig(weights="int4")  # type: ignore[arg-type]

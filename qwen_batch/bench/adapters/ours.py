@@ -14,7 +14,9 @@ class OurEngine:
 
     def __init__(self, options: dict[str, Any]) -> None:
         asked = {"device": options["device"], "dtype": options["dtype"], "threads": options["threads"]}
-        self._engine = Engine.load_folder(Path(options["model"]), EngineConfig(**{**asked, **options["settings"]}))
+        self._engine = Engine.load_folder(
+            Path(options["model"]), EngineConfig.from_options({**asked, **options["settings"]})
+        )
         self._before = self._engine.stats
 
     def describe(self) -> str:
