@@ -176,6 +176,18 @@ INLINE void score_single(Scratch *s, int first_row, int rows, int count, const i
     }
 }
 
+/* Each pair of vectors -> their lanes that `first` names, then those that `second` names. */
+INLINE void reorder(__m512 sums[MAX_SINGLE][4], __m512i first, __m512i second, const int rows) {
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < 4; v += 2) {
+            __m512 x = sums[r][v], y = sums[r][v + 1];
+            sums[r][v] = _mm512_permutex2var_ps(x, first, y);
+            sums[r][v + 1] = _mm512_permutex2var_ps(x, second, y);
+        }
+}
+
 /* sums += weights * values of few rows, 32 columns at a time, each value read where it stands. */
 INLINE void mix_single(Scratch *s, int first_row, const int rows, int count, int64_t distance, const int dim) {
 #if WORD == 2
@@ -193,14 +205,7 @@ INLINE void mix_single(Scratch *s, int first_row, const int rows, int count, int
 #pragma GCC unroll 4
             for (int v = 0; v < 4; v++) sums[r][v] = _mm512_loadu_ps(to + r * dim + d + 16 * v);
 #if WORD == 2 /* in the order in which pairs of keys are interleaved */
-#pragma GCC unroll 4
-        for (int r = 0; r < rows; r++)
-#pragma GCC unroll 2
-            for (int v = 0; v < 4; v += 2) {
-                __m512 x = sums[r][v], y = sums[r][v + 1];
-                sums[r][v] = _mm512_permutex2var_ps(x, low, y);
-                sums[r][v + 1] = _mm512_permutex2var_ps(x, high, y);
-            }
+        reorder(sums, low, high, rows);
 #endif
         for (int word = 0; word * WORD < count; word++) {
             const T *value = s->at[word * WORD] + distance + d;
@@ -225,14 +230,7 @@ INLINE void mix_single(Scratch *s, int first_row, const int rows, int count, int
             }
         }
 #if WORD == 2
-#pragma GCC unroll 4
-        for (int r = 0; r < rows; r++)
-#pragma GCC unroll 2
-            for (int v = 0; v < 4; v += 2) {
-                __m512 x = sums[r][v], y = sums[r][v + 1];
-                sums[r][v] = _mm512_permutex2var_ps(x, front, y);
-                sums[r][v + 1] = _mm512_permutex2var_ps(x, back, y);
-            }
+        reorder(sums, front, back, rows);
 #endif
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++)
