@@ -70,7 +70,9 @@ void silu_mul(const T *gate_up, T *out, int64_t rows, int64_t size) {
             __mmask16 mask = lanes_left(size - i);
             __m512 one = _mm512_set1_ps(1.0f), g = load_lanes(gate + i, mask);
             __m512 power = _mm512_min_ps(_mm512_set1_ps(126.0f), g * _mm512_set1_ps(-1.44269504f));
-            store_lanes(y + i, mask, g / (one + exp2_lanes(power)) * load_lanes(up + i, mask));
+            __m512 below = one + exp2_lanes(power), inverse = _mm512_rcp14_ps(below); /* and a step of Newton's: 2^-27 */
+            inverse = inverse * _mm512_fnmadd_ps(below, inverse, _mm512_set1_ps(2.0f));
+            store_lanes(y + i, mask, g * inverse * load_lanes(up + i, mask));
         }
 #else
 #pragma omp simd

@@ -7,14 +7,13 @@
  * [panel][group]([word][output], then the group's 48 sums).
  */
 
-#include "native_parts.h"
+#include <omp.h>
 
-#define STRIPE 192 /* rows */
+#include "native_parts.h"
 
 #if defined(HAVE_VECTORS) && defined(__AVX512VNNI__)
 
-#define GROUP 64                              /* inputs */
-#define GROUP_WORDS (GROUP / 4 + 1)           /* of a panel, times PANEL: the last are the sums */
+#define GROUP_WORDS (GROUP / 4 + 1) /* of a panel, times PANEL: the last are the sums */
 
 /* weights [outputs, inputs] int8, inputs a multiple of GROUP -> [panels, groups, GROUP_WORDS, PANEL] words. */
 void pack_int8(const int8_t *weights, int32_t *packed, int64_t outputs, int64_t inputs) {
@@ -52,59 +51,76 @@ static void quantize_rows(const T *x, uint8_t *to, float *scales, int64_t rows, 
     }
 }
 
+/* As _mm512_dpbusd_epi32, but in place: with the intrinsic gcc 12 keeps half of the sums below in memory. */
+INLINE void dot_bytes(__m512i *sum, __m512i a, __m512i b) {
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(a), "v"(b));
+}
+
+/* The sums of a group stay in registers; those over the groups, which are touched once a group, in memory. */
 INLINE void tile(const uint8_t *x, int64_t groups, const int32_t *panel, const float *scales, const float *x_scales,
-                 const T *bias, T *out, float *sum, int64_t outputs, int64_t left, const int rows) {
-    __m512 totals[4][3];
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 3
-        for (int v = 0; v < 3; v++) totals[r][v] = _mm512_setzero_ps();
+                 const T *bias, T *out, float *sum, int64_t outputs, int64_t left, Ahead *ahead, const int rows) {
+    float totals[8 * PANEL] __attribute__((aligned(64)));
+    memset(totals, 0, rows * PANEL * sizeof(float));
     for (int64_t group = 0; group < groups; group++, panel += GROUP_WORDS * PANEL) {
-        __m512i sums[4][3];
+        __m512i sums[8][3];
 #pragma GCC unroll 3
         for (int v = 0; v < 3; v++) {
             __m512i start = _mm512_loadu_si512(panel + GROUP / 4 * PANEL + 16 * v);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int r = 0; r < rows; r++) sums[r][v] = start;
         }
-#pragma GCC unroll 4
         for (int word = 0; word < GROUP / 4; word++) {
             __m512i columns[3];
 #pragma GCC unroll 3
-            for (int v = 0; v < 3; v++) columns[v] = _mm512_loadu_si512(panel + word * PANEL + 16 * v);
-#pragma GCC unroll 4
+            for (int v = 0; v < 3; v++) {
+                columns[v] = _mm512_loadu_si512(panel + word * PANEL + 16 * v);
+                ask(ahead);
+            }
+#pragma GCC unroll 8
             for (int r = 0; r < rows; r++) {
                 int32_t bits;
                 memcpy(&bits, x + (r * groups + group) * GROUP + word * 4, 4);
                 __m512i a = _mm512_set1_epi32(bits);
 #pragma GCC unroll 3
-                for (int v = 0; v < 3; v++) sums[r][v] = _mm512_dpbusd_epi32(sums[r][v], a, columns[v]);
+                for (int v = 0; v < 3; v++) dot_bytes(&sums[r][v], a, columns[v]);
             }
         }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
             __m512 scale = _mm512_set1_ps(x_scales[r * groups + group]);
 #pragma GCC unroll 3
-            for (int v = 0; v < 3; v++)
-                totals[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][v]), scale, totals[r][v]);
+            for (int v = 0; v < 3; v++) {
+                float *total = totals + r * PANEL + 16 * v;
+                _mm512_store_ps(total, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][v]), scale, _mm512_load_ps(total)));
+            }
         }
+        __asm__ volatile("" ::: "memory"); /* or else the compiler keeps totals in registers, and sums in memory */
     }
 #pragma GCC unroll 3
     for (int v = 0; v < 3; v++) {
         __mmask16 mask = lanes_left(left - 16 * v);
         __m512 offset = bias ? load_lanes(bias + 16 * v, mask) : _mm512_setzero_ps();
         __m512 scale = _mm512_maskz_loadu_ps(mask, scales + 16 * v);
-#pragma GCC unroll 4
-        for (int r = 0; r < rows; r++)
-            put(out, sum, r * outputs + 16 * v, mask, _mm512_fmadd_ps(totals[r][v], scale, offset));
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            __m512 total = _mm512_load_ps(totals + r * PANEL + 16 * v);
+            put(out, sum, r * outputs + 16 * v, mask, _mm512_fmadd_ps(total, scale, offset));
+        }
     }
 }
 
 static void stripe(const uint8_t *x, int64_t groups, const int32_t *panel, const float *scales, const float *x_scales,
-                   const T *bias, T *out, float *sum, int64_t outputs, int64_t left, int64_t rows) {
-#define TILE(N) tile(x, groups, panel, scales, x_scales, bias, out, sum, outputs, left, N)
-    for (; rows >= 4; rows -= 4, x += 4 * groups * GROUP, out += 4 * outputs, sum = sum ? sum + 4 * outputs : 0, x_scales += 4 * groups) TILE(4);
+                   const T *bias, T *out, float *sum, int64_t outputs, int64_t left, int64_t rows, Ahead ahead) {
+#define TILE(N) tile(x, groups, panel, scales, x_scales, bias, out, sum, outputs, left, &ahead, N)
+    for (; rows >= 8; rows -= 8) {
+        TILE(8);
+        x += 8 * groups * GROUP, x_scales += 8 * groups, out += 8 * outputs, sum = sum ? sum + 8 * outputs : 0;
+    }
     switch (rows) {
+    case 7: TILE(7); break;
+    case 6: TILE(6); break;
+    case 5: TILE(5); break;
+    case 4: TILE(4); break;
     case 3: TILE(3); break;
     case 2: TILE(2); break;
     case 1: TILE(1); break;
@@ -112,22 +128,31 @@ static void stripe(const uint8_t *x, int64_t groups, const int32_t *panel, const
     }
 }
 
-void multiply_int8(const Product *p, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized, float *x_scales) {
-    int64_t panels = (p->outputs + PANEL - 1) / PANEL, stripes = (rows + STRIPE - 1) / STRIPE;
-    int64_t groups = p->inputs / GROUP;
+void multiply_int8(const Product *p, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized, float *x_scales,
+                   const Product *after) {
+    const int64_t panels = (p->outputs + PANEL - 1) / PANEL, stripes = (rows + STRIPE - 1) / STRIPE;
+    const int64_t groups = p->inputs / GROUP, words = groups * GROUP / 4;
     const int32_t *packed = p->packed;
     quantize_rows(x, quantized, x_scales, rows, p->inputs);
-#pragma omp parallel for schedule(dynamic, 1) collapse(2)
-    for (int64_t i = 0; i < stripes; i++)
-        for (int64_t j = 0; j < panels; j++) {
-            int64_t first = i * STRIPE, count = rows - first < STRIPE ? rows - first : STRIPE;
-            stripe(quantized + first * p->inputs, groups, packed + j * groups * GROUP_WORDS * PANEL,
-                   p->scales + j * PANEL, x_scales + first * groups, p->bias ? p->bias + j * PANEL : 0,
-                   out + first * p->outputs + j * PANEL, sum ? sum + first * p->outputs + j * PANEL : 0, p->outputs, p->outputs - j * PANEL, count);
-        }
+#pragma omp parallel
+    {
+        const int threads = omp_get_num_threads(), at_once = panels_at_once(panels, threads);
+#pragma omp for schedule(dynamic, at_once) collapse(2)
+        for (int64_t i = 0; i < stripes; i++)
+            for (int64_t j = 0; j < panels; j++) {
+                int64_t first = i * STRIPE, count = rows - first < STRIPE ? rows - first : STRIPE;
+                int64_t at = first * p->outputs + j * PANEL;
+                Ahead ahead =
+                    look_ahead(p, i == stripes - 1 ? after : p, j, panels, threads, (count + 7) / 8, words);
+                stripe(quantized + first * p->inputs, groups, packed + j * groups * GROUP_WORDS * PANEL,
+                       p->scales + j * PANEL, x_scales + first * groups, p->bias ? p->bias + j * PANEL : 0, out + at,
+                       sum ? sum + at : 0, p->outputs, p->outputs - j * PANEL, count, ahead);
+            }
+    }
 }
 #elif defined(HAVE_VECTORS)
-void multiply_int8(const Product *p, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized, float *x_scales) {}
+void multiply_int8(const Product *p, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized, float *x_scales,
+                   const Product *after) {}
 #endif
 
 /* Whether products in int8 are there. */

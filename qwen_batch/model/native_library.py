@@ -49,7 +49,7 @@ _SIGNATURES = {
 _VECTOR_SIGNATURES = {
     "attend": (_POINTER, _INT, _POINTER, _INT, _POINTER, _POINTER, _INT, _INT, _INT, _POINTER),
     "pack_weights": (_POINTER, _POINTER, _INT, _INT),
-    "multiply": (*[_POINTER] * 4, _INT, _POINTER, _POINTER),
+    "multiply": (*[_POINTER] * 4, _INT, *[_POINTER] * 3),
     "run_step": (*[_POINTER] * 7, _INT, _POINTER, _INT, _POINTER),
 }
 _INT8_SIGNATURES = {"pack_int8": (_POINTER, _POINTER, _INT, _INT)}
@@ -155,7 +155,7 @@ class NativeLibrary:
         room = torch.empty(x.shape, dtype=torch.uint8), torch.empty(x.numel() // GROUP, dtype=torch.float32)
         pointers = [tensor.data_ptr() for tensor in room]
         to = (None, y.data_ptr()) if wide else (y.data_ptr(), None)
-        self.functions.multiply(ctypes.byref(product), x.data_ptr(), *to, rows, *pointers)
+        self.functions.multiply(ctypes.byref(product), x.data_ptr(), *to, rows, *pointers, None)
         return y
 
 

@@ -5,9 +5,9 @@
  * go in stripes that stay in the second cache, and both threads take (stripe, panel) pairs as they get free.
  */
 
-#include "native_parts.h"
+#include <omp.h>
 
-#define STRIPE 192 /* rows */
+#include "native_parts.h"
 
 #if defined(HAVE_VECTORS)
 
@@ -27,7 +27,7 @@ void pack_weights(const T *weights, int32_t *packed, int64_t outputs, int64_t in
 }
 
 INLINE void tile(const T *x, int64_t inputs, const int32_t *panel, const T *bias, T *out, float *sum, int64_t outputs,
-                 int64_t left, const int rows) {
+                 int64_t left, Ahead *ahead, const int rows) {
     __m512 sums[8][3];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
@@ -37,7 +37,10 @@ INLINE void tile(const T *x, int64_t inputs, const int32_t *panel, const T *bias
     for (int64_t word = 0; word < words; word++) {
         __m512i columns[3];
 #pragma GCC unroll 3
-        for (int v = 0; v < 3; v++) columns[v] = _mm512_loadu_si512(panel + word * PANEL + 16 * v);
+        for (int v = 0; v < 3; v++) {
+            columns[v] = _mm512_loadu_si512(panel + word * PANEL + 16 * v);
+            ask(ahead);
+        }
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
             __m512i a = word_of(x + r * inputs + word * WORD);
@@ -56,8 +59,8 @@ INLINE void tile(const T *x, int64_t inputs, const int32_t *panel, const T *bias
 }
 
 static void stripe(const T *x, int64_t inputs, const int32_t *panel, const T *bias, T *out, float *sum,
-                   int64_t outputs, int64_t left, int64_t rows) {
-#define TILE(N) tile(x, inputs, panel, bias, out, sum, outputs, left, N)
+                   int64_t outputs, int64_t left, int64_t rows, Ahead ahead) {
+#define TILE(N) tile(x, inputs, panel, bias, out, sum, outputs, left, &ahead, N)
     for (; rows >= 8; rows -= 8, x += 8 * inputs, out += 8 * outputs, sum = sum ? sum + 8 * outputs : 0) TILE(8);
     switch (rows) {
     case 7: TILE(7); break;
@@ -71,21 +74,29 @@ static void stripe(const T *x, int64_t inputs, const int32_t *panel, const T *bi
     }
 }
 
-static void multiply_floats(const Product *p, const T *x, T *out, float *sum, int64_t rows) {
-    int64_t panels = (p->outputs + PANEL - 1) / PANEL, stripes = (rows + STRIPE - 1) / STRIPE;
+static void multiply_floats(const Product *p, const T *x, T *out, float *sum, int64_t rows, const Product *after) {
+    const int64_t panels = (p->outputs + PANEL - 1) / PANEL, stripes = (rows + STRIPE - 1) / STRIPE;
+    const int64_t words = p->inputs / WORD;
     const int32_t *packed = p->packed;
-#pragma omp parallel for schedule(dynamic, 1) collapse(2)
-    for (int64_t i = 0; i < stripes; i++)
-        for (int64_t j = 0; j < panels; j++) {
-            int64_t first = i * STRIPE, count = rows - first < STRIPE ? rows - first : STRIPE;
-            stripe(x + first * p->inputs, p->inputs, packed + j * (p->inputs / WORD) * PANEL,
-                   p->bias ? p->bias + j * PANEL : 0, out + first * p->outputs + j * PANEL, sum ? sum + first * p->outputs + j * PANEL : 0, p->outputs,
-                   p->outputs - j * PANEL, count);
-        }
+#pragma omp parallel
+    {
+        const int threads = omp_get_num_threads(), at_once = panels_at_once(panels, threads);
+#pragma omp for schedule(dynamic, at_once) collapse(2)
+        for (int64_t i = 0; i < stripes; i++)
+            for (int64_t j = 0; j < panels; j++) {
+                int64_t first = i * STRIPE, count = rows - first < STRIPE ? rows - first : STRIPE;
+                int64_t at = first * p->outputs + j * PANEL;
+                Ahead ahead =
+                    look_ahead(p, i == stripes - 1 ? after : p, j, panels, threads, (count + 7) / 8, words);
+                stripe(x + first * p->inputs, p->inputs, packed + j * words * PANEL, p->bias ? p->bias + j * PANEL : 0,
+                       out + at, sum ? sum + at : 0, p->outputs, p->outputs - j * PANEL, count, ahead);
+            }
+    }
 }
 
-void multiply(const Product *product, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized, float *x_scales) {
-    if (product->scales) multiply_int8(product, x, out, sum, rows, quantized, x_scales);
-    else multiply_floats(product, x, out, sum, rows);
+void multiply(const Product *product, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized, float *x_scales,
+              const Product *after) {
+    if (product->scales) multiply_int8(product, x, out, sum, rows, quantized, x_scales, after);
+    else multiply_floats(product, x, out, sum, rows, after);
 }
 #endif

@@ -50,7 +50,7 @@ void run_step(const Model *m, const Plan *plan, const Buffers *b, const int64_t 
         const Layer *layer = m->layers + i;
         const int last = i == m->num_layers - 1;
         rms_norm_rows(b->residual, layer->input_norm, b->normed, rows, hidden, m->norm_eps);
-        multiply(&layer->qkv, b->normed, b->qkv, 0, rows, b->quantized, b->x_scales);
+        multiply(&layer->qkv, b->normed, b->qkv, 0, rows, b->quantized, b->x_scales, &layer->output);
         prepare_qkv(b->qkv, layer->q_norm, layer->k_norm, cos, sin, slots, layer->keys, layer->values, rows, m->heads,
                     m->kv_heads, m->dim, m->norm_eps);
         if (last && !num_rows) return;
@@ -60,11 +60,11 @@ void run_step(const Model *m, const Plan *plan, const Buffers *b, const int64_t 
             gather_rows(b->mixed, logit_rows, num_rows, q_size * sizeof(T));
             rows = num_rows;
         }
-        multiply(&layer->output, b->mixed, 0, b->residual, rows, b->quantized, b->x_scales);
+        multiply(&layer->output, b->mixed, 0, b->residual, rows, b->quantized, b->x_scales, &layer->gate_up);
         rms_norm_rows(b->residual, layer->post_norm, b->normed, rows, hidden, m->norm_eps);
-        multiply(&layer->gate_up, b->normed, b->gate_up, 0, rows, b->quantized, b->x_scales);
+        multiply(&layer->gate_up, b->normed, b->gate_up, 0, rows, b->quantized, b->x_scales, &layer->down);
         silu_mul(b->gate_up, b->activated, rows, m->intermediate);
-        multiply(&layer->down, b->activated, 0, b->residual, rows, b->quantized, b->x_scales);
+        multiply(&layer->down, b->activated, 0, b->residual, rows, b->quantized, b->x_scales, last ? 0 : &layer[1].qkv);
     }
     rms_norm_rows(b->residual, m->norm, out, rows, hidden, m->norm_eps);
 }
