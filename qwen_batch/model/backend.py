@@ -3,7 +3,7 @@ a CPU; triton (triton_backend.py), on CUDA."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
@@ -13,8 +13,11 @@ from qwen_batch.model.attention import StepAttention, StepInput
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.rope import Rope, rotate
-from qwen_batch.model.weights import LayerWeights
 from qwen_batch.model.workspace import Memory
+
+if TYPE_CHECKING:
+    from qwen_batch.model.linear import Linear
+    from qwen_batch.model.weights import LayerWeights
 
 
 class StepBackend(Protocol):
@@ -35,6 +38,23 @@ class StepBackend(Protocol):
     def gather_norm(self, residual: Tensor, delta: Tensor, weight: Tensor, indices: Tensor) -> Tensor:
         """residual + delta, normalised, of the tokens at `indices` alone [num_rows, hidden]."""
         return self.add_norm(residual.index_select(0, indices), delta.index_select(0, indices), weight)[1]
+
+
+class ApplyLinear(Protocol):
+    """linear(x), in memory of that name."""
+
+    def __call__(self, linear: Linear, x: Tensor, *, name: str) -> Tensor: ...
+
+
+def run_layer(
+    index: int, layer: LayerWeights, backend: StepBackend, residual: Tensor, delta: Tensor | None, apply: ApplyLinear
+) -> tuple[Tensor, Tensor]:
+    """residual, delta [num_tokens, hidden] -> the same after the layer; the residual stream is their sum."""
+    residual, normed = backend.add_norm(residual, delta, layer.input_norm)
+    mixed = backend.attend(index, layer, apply(layer.qkv, normed, name="qkv"))
+    residual, normed = backend.add_norm(residual, apply(layer.output, mixed, name="delta"), layer.post_norm)
+    activated = backend.silu_mul(apply(layer.gate_up, normed, name="gate_up"))
+    return residual, apply(layer.down, activated, name="delta")
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from qwen_batch.errors import ModelError
 from qwen_batch.model.attention import StepInput
-from qwen_batch.model.backend import StepBackend, TorchBackend
+from qwen_batch.model.backend import StepBackend, TorchBackend, run_layer
 from qwen_batch.model.config import ModelConfig, read_config
 from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.linear import NativeLinear, apply_linear
@@ -95,12 +95,7 @@ class Decoder:
         torch.index_select(weights.embedding, 0, token_ids, out=residual)
         delta = None
         for index, layer in enumerate(weights.layers):
-            residual, normed = backend.add_norm(residual, delta, layer.input_norm)
-            mixed = backend.attend(index, layer, linear(layer.qkv, normed, name="qkv"))
-            delta = linear(layer.output, mixed, name="delta")
-            residual, normed = backend.add_norm(residual, delta, layer.post_norm)
-            activated = backend.silu_mul(linear(layer.gate_up, normed, name="gate_up"))
-            delta = linear(layer.down, activated, name="delta")
+            residual, delta = run_layer(index, layer, backend, residual, delta, linear)
         assert delta is not None, "a model has at least one layer"
         rows = backend.gather_norm(residual, delta, weights.norm, logit_indices)
         return linear(weights.head, rows, name="logits")

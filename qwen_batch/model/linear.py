@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from qwen_batch.model.native_library import NativeLibrary, Product
+from qwen_batch.model.native_library import GROUP, NativeLibrary, Product
 from qwen_batch.model.workspace import Memory
 
 # The number of rows for which oneDNN lays packed weights out. Packed for 64, two Zen 4 cores were within 10 % of the
@@ -74,19 +74,18 @@ class NativeLinear:
         """weight [outputs, inputs] of the library's dtype."""
         outputs, inputs = weight.shape
         packed = library.pack(weight)
-        product = Product(packed.data_ptr(), None if bias is None else bias.data_ptr(), None, inputs, outputs)
+        product = Product(packed.data_ptr(), None if bias is None else bias.data_ptr(), 0, inputs, outputs)
         return cls(library, (packed,) if bias is None else (packed, bias), product)
 
     @classmethod
     def pack_int8(cls, library: NativeLibrary, weight: Tensor, bias: Tensor | None) -> NativeLinear:
-        """The weight rounded to int8, with a scale for each output: its largest value becomes 127."""
+        """The weight rounded to int8, with a scale for each GROUP inputs of an output: their largest becomes 127."""
         outputs, inputs = weight.shape
-        wide = weight.float()
-        scales = wide.abs().amax(dim=1).clamp_min(1e-30) / 127
-        packed = library.pack_int8((wide / scales[:, None]).round_().to(torch.int8))
-        pointers = packed.data_ptr(), None if bias is None else bias.data_ptr(), scales.data_ptr()
-        tensors = (packed, scales) if bias is None else (packed, scales, bias)
-        return cls(library, tensors, Product(*pointers, inputs, outputs))
+        wide = weight.float().view(outputs, -1, GROUP)
+        scales = wide.abs().amax(dim=2).clamp_min_(1e-30) / 127
+        packed = library.pack_int8((wide / scales[:, :, None]).round_().to(torch.int8), scales)
+        product = Product(packed.data_ptr(), None if bias is None else bias.data_ptr(), 1, inputs, outputs)
+        return cls(library, (packed,) if bias is None else (packed, bias), product)
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.library.multiply(self.product, x)

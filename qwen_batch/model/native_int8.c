@@ -1,10 +1,10 @@
-/* Matrix products in int8, for a CPU with VNNI: weights with a scale for each output, activations rounded as they come
- * with a scale for each 64 of a row (one scale a row would drown them in the few that are large).
+/* Matrix products in int8, for a CPU with VNNI: weights, and activations as they come, with a scale for each 64 inputs
+ * of a row (one scale a row would drown them in the few that are large).
  *
- * y[r][o] = scale[o] * sum over groups g of x_scale[r][g] * sum over i in g of q[r][i] * w[o][i]. The instruction
+ * y[r][o] = sum over groups g of x_scale[r][g] * scale[o][g] * sum over i in g of q[r][i] * w[o][i]. The instruction
  * multiplies unsigned by signed bytes, so activations are stored as q + 128, and 128 * sum of w[o][i] is taken off,
  * which is worked out when weights are packed. Panels as in native_products.c, four inputs in a word:
- * [panel][group]([word][output], then the group's 48 sums).
+ * [panel][group]([word][output], then the group's 48 sums, then its 48 scales).
  */
 
 #include <omp.h>
@@ -13,10 +13,9 @@
 
 #if defined(HAVE_VECTORS) && defined(__AVX512VNNI__)
 
-#define GROUP_WORDS (GROUP / 4 + 1) /* of a panel, times PANEL: the last are the sums */
-
-/* weights [outputs, inputs] int8, inputs a multiple of GROUP -> [panels, groups, GROUP_WORDS, PANEL] words. */
-void pack_int8(const int8_t *weights, int32_t *packed, int64_t outputs, int64_t inputs) {
+/* weights [outputs, inputs] int8, inputs a multiple of GROUP, scales [outputs, groups] -> [panels, groups, GROUP_WORDS,
+ * PANEL] words. */
+void pack_int8(const int8_t *weights, const float *scales, int32_t *packed, int64_t outputs, int64_t inputs) {
     int64_t groups = inputs / GROUP, panels = (outputs + PANEL - 1) / PANEL;
 #pragma omp parallel for schedule(static) collapse(2)
     for (int64_t panel = 0; panel < panels; panel++)
@@ -25,10 +24,12 @@ void pack_int8(const int8_t *weights, int32_t *packed, int64_t outputs, int64_t 
                 int64_t output = panel * PANEL + i;
                 int32_t *to = packed + (panel * groups + group) * GROUP_WORDS * PANEL + i, sum = 0;
                 int8_t bytes[GROUP] = {0};
+                const float none = 0;
                 if (output < outputs) memcpy(bytes, weights + output * inputs + group * GROUP, GROUP);
                 for (int j = 0; j < GROUP; j++) sum += bytes[j];
                 for (int word = 0; word < GROUP / 4; word++) memcpy(to + word * PANEL, bytes + word * 4, 4);
                 to[GROUP / 4 * PANEL] = -128 * sum;
+                memcpy(to + (GROUP / 4 + 1) * PANEL, output < outputs ? scales + output * groups + group : &none, 4);
             }
 }
 
@@ -57,7 +58,7 @@ INLINE void dot_bytes(__m512i *sum, __m512i a, __m512i b) {
 }
 
 /* The sums of a group stay in registers; those over the groups, which are touched once a group, in memory. */
-INLINE void tile(const uint8_t *x, int64_t groups, const int32_t *panel, const float *scales, const float *x_scales,
+INLINE void tile(const uint8_t *x, int64_t groups, const int32_t *panel, const float *x_scales,
                  const T *bias, T *out, float *sum, int64_t outputs, int64_t left, Ahead *ahead, const int rows) {
     float totals[8 * PANEL] __attribute__((aligned(64)));
     memset(totals, 0, rows * PANEL * sizeof(float));
@@ -85,13 +86,14 @@ INLINE void tile(const uint8_t *x, int64_t groups, const int32_t *panel, const f
                 for (int v = 0; v < 3; v++) dot_bytes(&sums[r][v], a, columns[v]);
             }
         }
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) {
-            __m512 scale = _mm512_set1_ps(x_scales[r * groups + group]);
 #pragma GCC unroll 3
-            for (int v = 0; v < 3; v++) {
+        for (int v = 0; v < 3; v++) {
+            __m512 scale = _mm512_loadu_ps(panel + (GROUP / 4 + 1) * PANEL + 16 * v);
+#pragma GCC unroll 8
+            for (int r = 0; r < rows; r++) {
                 float *total = totals + r * PANEL + 16 * v;
-                _mm512_store_ps(total, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][v]), scale, _mm512_load_ps(total)));
+                __m512 both = scale * _mm512_set1_ps(x_scales[r * groups + group]);
+                _mm512_store_ps(total, _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r][v]), both, _mm512_load_ps(total)));
             }
         }
         __asm__ volatile("" ::: "memory"); /* or else the compiler keeps totals in registers, and sums in memory */
@@ -100,18 +102,15 @@ INLINE void tile(const uint8_t *x, int64_t groups, const int32_t *panel, const f
     for (int v = 0; v < 3; v++) {
         __mmask16 mask = lanes_left(left - 16 * v);
         __m512 offset = bias ? load_lanes(bias + 16 * v, mask) : _mm512_setzero_ps();
-        __m512 scale = _mm512_maskz_loadu_ps(mask, scales + 16 * v);
 #pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) {
-            __m512 total = _mm512_load_ps(totals + r * PANEL + 16 * v);
-            put(out, sum, r * outputs + 16 * v, mask, _mm512_fmadd_ps(total, scale, offset));
-        }
+        for (int r = 0; r < rows; r++)
+            put(out, sum, r * outputs + 16 * v, mask, _mm512_load_ps(totals + r * PANEL + 16 * v) + offset);
     }
 }
 
-static void stripe(const uint8_t *x, int64_t groups, const int32_t *panel, const float *scales, const float *x_scales,
+static void stripe(const uint8_t *x, int64_t groups, const int32_t *panel, const float *x_scales,
                    const T *bias, T *out, float *sum, int64_t outputs, int64_t left, int64_t rows, Ahead ahead) {
-#define TILE(N) tile(x, groups, panel, scales, x_scales, bias, out, sum, outputs, left, &ahead, N)
+#define TILE(N) tile(x, groups, panel, x_scales, bias, out, sum, outputs, left, &ahead, N)
     for (; rows >= 8; rows -= 8) {
         TILE(8);
         x += 8 * groups * GROUP, x_scales += 8 * groups, out += 8 * outputs, sum = sum ? sum + 8 * outputs : 0;
@@ -145,7 +144,7 @@ void multiply_int8(const Product *p, const T *x, T *out, float *sum, int64_t row
                 Ahead ahead =
                     look_ahead(p, i == stripes - 1 ? after : p, j, panels, threads, (count + 7) / 8, words);
                 stripe(quantized + first * p->inputs, groups, packed + j * groups * GROUP_WORDS * PANEL,
-                       p->scales + j * PANEL, x_scales + first * groups, p->bias ? p->bias + j * PANEL : 0, out + at,
+                       x_scales + first * groups, p->bias ? p->bias + j * PANEL : 0, out + at,
                        sum ? sum + at : 0, p->outputs, p->outputs - j * PANEL, count, ahead);
             }
     }

@@ -35,7 +35,7 @@ FLAGS = (
 )
 COMPILE_SECONDS = 120
 MAX_HEAD_DIM, MAX_GROUP = 256, 16  # as in native.c
-GROUP = 64  # activations with one scale, as in native_int8.c
+GROUP = 64  # inputs that share a scale in int8, as in native_parts.h
 PANEL = 48  # outputs that stand together in packed weights, as in native_parts.h
 
 _POINTER, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
@@ -52,15 +52,15 @@ _VECTOR_SIGNATURES = {
     "multiply": (*[_POINTER] * 4, _INT, *[_POINTER] * 3),
     "run_step": (*[_POINTER] * 7, _INT, _POINTER, _INT, _POINTER),
 }
-_INT8_SIGNATURES = {"pack_int8": (_POINTER, _POINTER, _INT, _INT)}
+_INT8_SIGNATURES = {"pack_int8": (_POINTER, _POINTER, _POINTER, _INT, _INT)}
 
 
 class Product(ctypes.Structure):
     """As in native_parts.h; so are the fields of the others."""
 
     _fields_ = (
-        *((name, _POINTER) for name in ("packed", "bias", "scales")),
-        *((name, _INT) for name in ("inputs", "outputs")),
+        *((name, _POINTER) for name in ("packed", "bias")),
+        *((name, _INT) for name in ("is_int8", "inputs", "outputs")),
     )
 
 
@@ -137,12 +137,13 @@ class NativeLibrary:
         self.functions.pack_weights(weight.data_ptr(), packed.data_ptr(), outputs, inputs)
         return packed
 
-    def pack_int8(self, weight: Tensor) -> Tensor:
-        """weight int8 [outputs, inputs], inputs a multiple of GROUP -> the layout that `multiply` computes with."""
-        outputs, inputs = weight.shape
-        words = inputs // GROUP * (GROUP // 4 + 1)
+    def pack_int8(self, weight: Tensor, scales: Tensor) -> Tensor:
+        """weight int8 [outputs, inputs / GROUP, GROUP], scales float32 [outputs, inputs / GROUP] -> the layout that
+        `multiply` computes with."""
+        outputs, inputs = len(weight), scales.shape[1] * GROUP
+        words = inputs // GROUP * (GROUP // 4 + 2)
         packed = torch.empty(-(-outputs // PANEL) * PANEL * words, dtype=torch.int32)
-        self.functions.pack_int8(weight.data_ptr(), packed.data_ptr(), outputs, inputs)
+        self.functions.pack_int8(weight.data_ptr(), scales.data_ptr(), packed.data_ptr(), outputs, inputs)
         return packed
 
     def multiply(self, product: Product, x: Tensor, *, wide: bool = False) -> Tensor:

@@ -44,8 +44,8 @@ void attend(const Plan *plan, int64_t last_layer, const T *qkv, int64_t width, c
 /* native_products.c. Weights [outputs, inputs] as they were packed. */
 typedef struct {
     const void *packed;
-    const T *bias;        /* [outputs], or none */
-    const float *scales;  /* int8: [outputs]; none for weights of type T */
+    const T *bias;   /* [outputs], or none */
+    int64_t is_int8; /* else the weights are of type T */
     int64_t inputs, outputs;
 } Product;
 
@@ -59,10 +59,11 @@ void multiply_int8(const Product *product, const T *x, T *out, float *sum, int64
                    float *x_scales, const Product *after);
 
 #define STRIPE 192 /* rows that stay in the second cache while weights pass */
-#define GROUP 64   /* int8: inputs with one scale of activations */
+#define GROUP 64   /* int8: inputs that share a scale, of activations and of each output's weights */
+#define GROUP_WORDS (GROUP / 4 + 2) /* of a panel, times PANEL: weights, then sums, then scales */
 
 INLINE int64_t panel_bytes(const Product *p) {
-    return (p->scales ? p->inputs / GROUP * (GROUP / 4 + 1) : p->inputs / WORD) * PANEL * 4;
+    return (p->is_int8 ? p->inputs / GROUP * GROUP_WORDS : p->inputs / WORD) * PANEL * 4;
 }
 
 /* Threads take two panels at a time, whose outputs fill whole lines of the cache: with one, neighbours wrote into the

@@ -96,7 +96,7 @@ static void multiply_floats(const Product *p, const T *x, T *out, float *sum, in
 
 void multiply(const Product *product, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized, float *x_scales,
               const Product *after) {
-    if (product->scales) multiply_int8(product, x, out, sum, rows, quantized, x_scales, after);
+    if (product->is_int8) multiply_int8(product, x, out, sum, rows, quantized, x_scales, after);
     else multiply_floats(product, x, out, sum, rows, after);
 }
 #endif

@@ -1,4 +1,4 @@
-"""Safetensors files -> the tensors of a decoder, on the device, in its dtype, one tensor at a time.
+"""Safetensors files -> the tensors of a decoder, on the device, in its dtype, one layer at a time.
 
 Each tensor is copied from the mapped file straight into its place; query, key and value projections, and gate and up,
 are fused on the way. The file is mapped anew for each tensor, so that no second copy of the model stays in memory.
@@ -6,10 +6,12 @@ are fused on the way. The file is mapped anew for each tensor, so that no second
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,8 +19,11 @@ from torch import Tensor
 
 from qwen_batch.errors import ModelError
 from qwen_batch.model.config import ModelConfig
-from qwen_batch.model.linear import Linear, make_linear
+from qwen_batch.model.linear import Linear, PlainLinear, make_linear
 from qwen_batch.model.native_library import NativeLibrary
+
+if TYPE_CHECKING:
+    from qwen_batch.model.smoothing import Smoother
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +138,25 @@ class _Loader:
             self.checkpoint.read_into(part, name)
         return fused
 
+    def make_layer(self, config: ModelConfig, index: int, smoother: Smoother | None) -> LayerWeights:
+        """Products in the form that this machine computes with."""
+        layer = self.read_layer(config, index)
+        if smoother is not None:
+            smoother.smooth(layer)
+        return dataclasses.replace(
+            layer,
+            qkv=self._make(layer.qkv),
+            output=self._make(layer.output),
+            gate_up=self._make(layer.gate_up),
+            down=self._make(layer.down),
+        )
+
+    def _make(self, linear: Linear) -> Linear:
+        assert isinstance(linear, PlainLinear), "read_layer makes no other"
+        return make_linear(linear.weight, linear.bias, self.native, int8=self.int8)
+
     def read_layer(self, config: ModelConfig, index: int) -> LayerWeights:
+        """Products as they are stored."""
         at = f"model.layers.{index}."
         attention, mlp = at + "self_attn.", at + "mlp."
         hidden, heads = config.hidden_size, config.head_dim
@@ -144,7 +167,7 @@ class _Loader:
         def linear(names: Sequence[str], sizes: Sequence[int], width: int, has_bias: bool) -> Linear:
             weight = self.read([f"{name}.weight" for name in names], sizes, width)
             bias = self.read([f"{name}.bias" for name in names], sizes) if has_bias else None
-            return make_linear(weight, bias, self.native, int8=self.int8)
+            return PlainLinear(weight, bias)
 
         return LayerWeights(
             input_norm=self.read([at + "input_layernorm.weight"], [hidden]),
@@ -158,6 +181,12 @@ class _Loader:
         )
 
 
+def _smoother(config: ModelConfig, embedding: Tensor) -> Smoother:
+    from qwen_batch.model.smoothing import Smoother  # which runs layers, and knows them from here
+
+    return Smoother(config, embedding)
+
+
 def load_weights(
     folder: Path,
     config: ModelConfig,
@@ -167,8 +196,8 @@ def load_weights(
     *,
     int8: bool = False,
 ) -> Weights:
-    """Read all weights. Peak memory is the model plus its largest tensor. `int8` rounds those of the layers, not the
-    embedding and the head. Raises ModelError."""
+    """Read all weights. Peak memory is the model plus its largest layer or tensor. `int8` smooths and rounds those of
+    the layers, not the embedding and the head. Raises ModelError."""
     if int8 and (native is None or not native.has_int8):
         raise ModelError(
             "engine.weights int8: products in int8 need dtype bfloat16 or float32, backend native, and a CPU with "
@@ -180,7 +209,8 @@ def load_weights(
 def read_weights(loader: _Loader, config: ModelConfig) -> Weights:
     """Every tensor is made once, in the place where it stays, and read into that."""
     embedding = loader.read(["model.embed_tokens.weight"], [config.vocab_size], config.hidden_size)
-    layers = tuple(loader.read_layer(config, index) for index in range(config.num_layers))
+    smoother = _smoother(config, embedding) if loader.int8 else None
+    layers = tuple(loader.make_layer(config, index, smoother) for index in range(config.num_layers))
     norm = loader.read(["model.norm.weight"], [config.hidden_size])
     head = embedding
     if not config.tie_word_embeddings:
