@@ -40,8 +40,8 @@ def job(tmp_path: Path, tiny_qwen3: Path) -> Path:
     return path
 
 
-def write_records(folder: Path, texts: dict[str, str]) -> None:
-    lines = [json.dumps({"id": doc_id, "text": text}) for doc_id, text in texts.items()]
+def write_records(folder: Path, texts: dict[str, str], **more: object) -> None:
+    lines = [json.dumps({"id": doc_id, "text": text, **more}) for doc_id, text in texts.items()]
     (folder / "inbox/records.jsonl").write_text("\n".join(lines) + "\n")
 
 
@@ -88,6 +88,39 @@ def test_night_two(job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) 
     assert len(asked) == 5
     assert rows(job) == second
     assert run_cli("verify", job.parent / "out") == 0
+
+
+def test_switching_metadata_computes_nothing(
+    job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_records(job.parent, {"1": "Text."}, metadata={"customer": 7})
+    run_cli("run", job, "-q")
+    before = rows(job)
+    monkeypatch.delattr(Engine, "load_folder")
+    run_cli("run", job, "-o", "output.metadata=true")
+    assert "documents  3: 3 ok; 3 unchanged since an earlier run" in capfd.readouterr().err
+    after = rows(job)
+    assert [after[name].pop("metadata") for name in ("1", "inbox/a.txt")] == ['{"customer": 7}', "{}"]
+    assert after["1"] == before["1"]
+    run_cli("run", job, "-q", "-o", "output.metadata=false")
+    assert rows(job) == before
+
+
+def test_changed_metadata_costs_a_row_and_no_call(
+    job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_records(job.parent, {"1": "Text.", "2": "Text 2."}, metadata={"customer": 7})
+    run_cli("run", job, "-q", "-o", "output.metadata=true")
+    answer = rows(job)["1"]["answer"]
+
+    def refuse(self: Engine, request: Any) -> None:
+        raise AssertionError("a call was made")
+
+    monkeypatch.setattr(Engine, "add", refuse)
+    write_records(job.parent, {"1": "Text.", "2": "Text 2."}, metadata={"customer": 8})
+    run_cli("run", job, "-o", "output.metadata=true")
+    assert (rows(job)["1"]["answer"], rows(job)["1"]["metadata"]) == (answer, '{"customer": 8}')
+    assert "tokens     0 in, 0 out; 2 answers were kept from before\n" in capfd.readouterr().err
 
 
 def test_every_run_and_document_is_on_record(job: Path, run_cli: RunCli) -> None:
