@@ -76,7 +76,7 @@ T = TypeVar("T")
 class Finished(Protocol):
     """What earlier runs have finished."""
 
-    def is_current(self, doc_id: str, key: str) -> Status | None: ...
+    def is_current(self, doc_id: str, key: str | None) -> Status | None: ...
 
 
 class Feed:
@@ -181,9 +181,13 @@ class Feed:
             if self._stopping.is_set():
                 return
             self._note_presence(item)
-            status = self._finished.is_current(item.doc_id, self._key_of(item))
+            key = self._key_of(item)
+            status = self._finished.is_current(item.doc_id, key)
             if status is None or (status == "failed" and self._retry_failed):
                 yield item
+            elif key is None:
+                logger.warning("%s: is gone since the inputs were listed; its row stays", item.doc_id)
+                self._put(self._events, Unchanged(status))
             else:
                 self._put(self._events, Unchanged(status))
 
@@ -195,11 +199,14 @@ class Feed:
             if isinstance(item, Failure) and item.error_type in _UNSEARCHED and not _OF_A_LINE.search(item.source):
                 self.unsearched = item.source
 
-    def _key_of(self, item: Item) -> str:
+    def _key_of(self, item: Item) -> str | None:
+        """None for a file that is gone since it was listed."""
         if not isinstance(item, FileItem):
             return self._key(item)
         try:
             content = hash_file(item.path)
+        except FileNotFoundError:
+            return None
         except OSError:
             content = ""  # reading it will say what is wrong
         return self._key(Failure(item.doc_id, item.source, "read", "", "", content, metadata=item.metadata))
@@ -221,6 +228,8 @@ class Feed:
                 yield item
             else:
                 outcome = next(tasks) if isinstance(item, CleanDocument) else item
+                if isinstance(outcome, Failure) and outcome.error_type in INPUT_TROUBLES:  # a file that has gone since
+                    self.troubles.add(outcome.doc_id)
                 yield Ready(outcome, self._key(item), started_at)
 
     def _start(self, documents: Sequence[CleanDocument]) -> list[DocumentTask | Failure]:

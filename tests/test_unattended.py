@@ -301,8 +301,10 @@ def test_verify_says_what_is_wrong(job: Path, run_cli: RunCli, capfd: pytest.Cap
     out = capfd.readouterr().out
     assert "problem    results/part-000000.parquet: 0: the journal says that it stands here, and it does not" in out
     assert "verdict    60 problems" in out
-    assert run_cli("verify", job.parent / "inbox") == 2
-    assert "is no output folder of a run" in capfd.readouterr().err
+    for command in ("verify", "show"):
+        for folder in (job.parent / "inbox", job.parent / "nowhere"):
+            assert run_cli(command, folder) == 2
+            assert "name " in capfd.readouterr().err
 
 
 def test_a_short_retention_is_refused(job: Path, run_cli: RunCli, capfd: pytest.CaptureFixture[str]) -> None:

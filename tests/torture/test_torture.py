@@ -187,18 +187,24 @@ def kill_at_random(nights: Nights, count: int) -> None:
         assert tries < 10 + 3 * count, f"only {killed} of {tries} runs were killed"
 
 
-def starve(nights: Nights, number: int, positions: tuple[float, ...]) -> int:
+ADVICE = {
+    errno.ENOSPC: "no space is left on the disk",
+    errno.EIO: "look at the disk and run again",
+    errno.EROFS: "it may not be written; check its permissions, or choose another folder with --output",
+}
+
+
+def starve(nights: Nights, number: int, positions: tuple[float, ...], names: Collection[str] | None = None) -> int:
     """The disk refuses from some operation on; the run says so and ends, and the next one goes on. How many did."""
     starved = 0
-    message = "no space is left on the disk" if number == errno.ENOSPC else "look at the disk and run again"
     for name, places in occurrences(nights.operations, positions).items():
-        for place in places:
+        for place in places if names is None or name in names else ():
             output = nights.folder / f"starved-{name}-{place}"
             night = nights.run(output, fail_at=[name, place], errno=number)
             said = night.log.read_text(encoding="utf-8")
             if night.code != nights.quiet.code:  # else the last operation of that name did not come, by timing
                 assert night.code == 1, f"{name} {place}: {said}"
-                assert message in said
+                assert ADVICE[number] in said
                 starved += 1
             assert "Traceback" not in said
             nights.check_resumed(output)
@@ -217,6 +223,11 @@ def test_killed_at_a_few_random_moments(nights: Nights) -> None:
 
 def test_a_disk_that_is_full_from_a_sample_of_calls_on(nights: Nights) -> None:
     assert starve(nights, errno.ENOSPC, (0.5,)) >= 8
+
+
+def test_a_disk_that_becomes_read_only(nights: Nights) -> None:
+    """As file systems do when their disk fails."""
+    assert starve(nights, errno.EROFS, (0.5,), {"write", "commit"}) == 2
 
 
 def test_a_document_that_kills_runs_is_set_aside(nights: Nights) -> None:
