@@ -169,9 +169,7 @@ def test_an_output_on_a_read_only_disk(
         os, "access", lambda path, mode: access(path, mode) and not (mode & os.W_OK and str(path).startswith(str(out)))
     )
     assert run_cli("run", job, "-q") == 1
-    message = (
-        "out/.journal/lock: cannot be locked: Read-only file system; choose a folder on a disk"
-    )
+    message = "out/.journal/lock: cannot be locked: Read-only file system; choose a folder on a disk"
     assert message in capfd.readouterr().err
     assert run_cli("verify", out) == 0
     assert "verdict    clean" in capfd.readouterr().out

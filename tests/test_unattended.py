@@ -100,7 +100,7 @@ def test_switching_metadata_computes_nothing(
     run_cli("run", job, "-o", "output.metadata=true")
     assert "documents  3: 3 ok; 3 unchanged since an earlier run" in capfd.readouterr().err
     after = rows(job)
-    assert [after[name].pop("metadata") for name in ("1", "inbox/a.txt")] == ['{"customer": 7}', "{}"]
+    assert [after[name].pop("metadata") for name in ("1", "inbox/a.txt")] == ['{"customer":7}', "{}"]
     assert after["1"] == before["1"]
     run_cli("run", job, "-q", "-o", "output.metadata=false")
     assert rows(job) == before
@@ -119,7 +119,7 @@ def test_changed_metadata_costs_a_row_and_no_call(
     monkeypatch.setattr(Engine, "add", refuse)
     write_records(job.parent, {"1": "Text.", "2": "Text 2."}, metadata={"customer": 8})
     run_cli("run", job, "-o", "output.metadata=true")
-    assert (rows(job)["1"]["answer"], rows(job)["1"]["metadata"]) == (answer, '{"customer": 8}')
+    assert (rows(job)["1"]["answer"], rows(job)["1"]["metadata"]) == (answer, '{"customer":8}')
     assert "tokens     0 in, 0 out; 2 answers were kept from before\n" in capfd.readouterr().err
 
 
