@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
@@ -103,6 +104,8 @@ class CallBook:
         self._sealing: list[Future[None]] = []  # calls that the journal has and that are being redacted there
         self._recent: dict[str, Completion] = {}  # answered since `forget_recent`, by key
         self._unkept: tuple[list[Completion], Future[None]] | None = None  # of the last step; being made durable
+        self.num_kept = 0  # calls that needed no engine: their answers were kept
+        self.tokens: Counter[str] = Counter()  # of the others: prompt, completion, cached
 
     @property
     def num_open(self) -> int:
@@ -147,6 +150,7 @@ class CallBook:
             heapq.heappush(self._ready, (-request.priority, -task.level, self._order, key))
 
     def _remember(self, asked: Asked, known: Completion) -> None:
+        self.num_kept += 1
         sealed = self._redactor.seal(known)
         if sealed is not known:  # it was kept before there was such a rule
             calls = [self._call(asked, sealed)]
@@ -186,11 +190,17 @@ class CallBook:
         with self._stage("keep"):
             written.result()
         for completion in done:
+            self._count(completion)
             if completion.finish_reason != "error":
                 self._recent[completion.request_id] = completion
             for asked in self._asked.pop(completion.request_id):
                 renamed = dataclasses.replace(completion, request_id=asked.request.request_id)
                 yield Answered(asked.task, renamed)
+
+    def _count(self, completion: Completion) -> None:
+        self.tokens["prompt"] += completion.num_prompt_tokens
+        self.tokens["completion"] += len(completion.token_ids)
+        self.tokens["cached"] += completion.num_cached_tokens
 
     def _call(self, asked: Asked, completion: Completion) -> ModelCall:
         return ModelCall(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -66,6 +67,10 @@ def main() -> None:
     """Entry point: run the command line; an error that we raise on purpose becomes one message and its exit code."""
     try:
         app()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # `| head`: click and rich make a plain 1 of it
+            sys.exit(128 + signal.SIGPIPE)
+        raise
     except QwenBatchError as error:
         if sys.stdout is not None:  # it is None where the caller has closed it
             sys.stdout.flush()
@@ -193,9 +198,9 @@ def verify(
     from qwen_batch.operate.lock import OutputLock
     from qwen_batch.write.verify import verify as verify_folder
 
-    if not (folder / ".journal").is_dir():
-        raise UsageError(f"{folder}: is no output folder of a run (no .journal in it); name its output.dir")
-    with OutputLock(folder):
+    if not (folder / ".journal").is_dir():  # the lock would make it
+        raise UsageError(f"{folder}: is no output of a run (no .journal in it); name its output.dir")
+    with OutputLock(folder, may_be_read_only=True):
         report = verify_folder(folder)
     typer.echo(report.format())
     raise typer.Exit(3 if report.problems else 0)
@@ -203,7 +208,7 @@ def verify(
 
 @app.command()
 def monitoring(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write into.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write into.", show_default=False)],
 ) -> None:
     """Write the Grafana dashboard and the Prometheus alert rules that belong to the metrics of `run`."""
     from importlib import resources

@@ -1,7 +1,10 @@
 """The side of a run that does not need the device: inputs -> what is not finished yet -> clean text -> tasks.
 
-It works in a thread of its own, so that reading and tokenising go on while the device computes. Its queue is bounded:
-when the device is behind, reading waits.
+    read thread   inputs -> unfinished ones -> child processes (read, clean) -> queue
+    plan thread   as many as are there -> prompts, tokens -> queue
+
+So reading and tokenising go on while the device computes. The queues are bounded: when the device is behind, reading
+waits. What has been read is planned together, since every single encoding would wait for the interpreter.
 """
 
 from __future__ import annotations
@@ -12,11 +15,11 @@ import logging
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from qwen_batch.answer.rows import RunFacts
 from qwen_batch.ingest import Ingest
@@ -29,6 +32,8 @@ from qwen_batch.records import CleanDocument, Failure, Status
 logger = logging.getLogger(__name__)
 
 MAX_WAITING_DOCUMENTS = 64
+MAX_PLANNED_TOGETHER = 32
+MAX_CHARS_TOGETHER = 200_000  # more is worth its own encoding, and takes memory
 INPUT_TROUBLES = ("not_found", "unsearchable")  # error types of rows that stand for an input, not for a document
 _UNSEARCHED = (*INPUT_TROUBLES, "unreadable")
 _OF_A_LINE = re.compile(r":\d+$")  # the source of a record
@@ -65,16 +70,17 @@ class Exhausted:
 
 
 Event = Ready | Unchanged | PlannerWanted | Exhausted
+T = TypeVar("T")
 
 
 class Finished(Protocol):
     """What earlier runs have finished."""
 
-    def is_current(self, doc_id: str, key: str) -> Status | None: ...
+    def is_current(self, doc_id: str, key: str | None) -> Status | None: ...
 
 
 class Feed:
-    """Context manager around the thread. `get` hands out its events, the last of which is Exhausted."""
+    """Context manager around the threads. `get` hands out their events, the last of which is Exhausted."""
 
     def __init__(
         self,
@@ -95,17 +101,23 @@ class Feed:
         self.troubles: set[str] = set()  # ids of rows that stand for inputs in trouble
         self.unsearched: str | None = None  # an input that could not be searched through
         self._planner: Planner | None = None
+        self._cleaned: queue.Queue[CleanDocument | Failure | Exhausted] = queue.Queue(MAX_PLANNED_TOGETHER)
         self._events: queue.Queue[Event] = queue.Queue(MAX_WAITING_DOCUMENTS)
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
+        self._threads = [  # daemons: reading may be stuck in a pipe when the run ends; its children die with us
+            threading.Thread(target=self._read, name="read", daemon=True),
+            threading.Thread(target=self._plan, name="plan", daemon=True),
+        ]
 
     def __enter__(self) -> Feed:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
-        self._thread.join(timeout=5.0)  # it may be stuck reading a pipe; it is a daemon, and its children die with us
+        for thread in self._threads:
+            thread.join(timeout=5.0)
 
     @property
     def num_present(self) -> int:
@@ -123,43 +135,61 @@ class Feed:
         except queue.Empty:
             return None
 
-    def _run(self) -> None:
+    def _read(self) -> None:
         try:
-            for event in self._iter_events():
-                self._put(event)
+            ingest = Ingest(self._job.input.settings, self._job.clean.steps)
+            for result in ingest.iter_clean(self._iter_unfinished()):
+                self._put(self._cleaned, result)
                 if self._stopping.is_set():
                     return
-            self._put(Exhausted())
+            self._put(self._cleaned, Exhausted())
         except BaseException as error:
-            self._put(Exhausted(error))
+            self._put(self._cleaned, Exhausted(error))
 
-    def _put(self, event: Event) -> None:
+    def _plan(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                for event in self._planned(self._take_cleaned()):
+                    self._put(self._events, event)
+                    if isinstance(event, Exhausted):
+                        return
+        except BaseException as error:
+            self._put(self._events, Exhausted(error))
+
+    def _put(self, target: queue.Queue[T], item: T) -> None:
         while not self._stopping.is_set():
             try:
-                return self._events.put(event, timeout=0.2)
+                return target.put(item, timeout=0.2)
             except queue.Full:
                 continue
 
-    def _iter_events(self) -> Iterator[Event]:
-        unchanged: queue.SimpleQueue[Unchanged] = queue.SimpleQueue()
-        cleaned = Ingest(self._job.input.settings, self._job.clean.steps).iter_clean(
-            self._iter_unfinished(unchanged.put)
-        )
-        for result in cleaned:
-            yield from _drain(unchanged)
-            yield self._plan(result)
-        yield from _drain(unchanged)
+    def _take_cleaned(self) -> list[CleanDocument | Failure | Exhausted]:
+        """What has been read, up to a limit; waits for one of them, and for no second."""
+        taken: list[CleanDocument | Failure | Exhausted] = []
+        num_chars = 0
+        try:
+            while len(taken) < MAX_PLANNED_TOGETHER and num_chars < MAX_CHARS_TOGETHER:
+                item = self._cleaned.get_nowait() if taken else self._cleaned.get(timeout=0.2)
+                num_chars += len(item.text) if isinstance(item, CleanDocument) else 0
+                taken.append(item)
+        except queue.Empty:
+            pass
+        return taken
 
-    def _iter_unfinished(self, report: Callable[[Unchanged], None]) -> Iterator[Item]:
+    def _iter_unfinished(self) -> Iterator[Item]:
         for item in self._items:
             if self._stopping.is_set():
                 return
             self._note_presence(item)
-            status = self._finished.is_current(item.doc_id, self._key_of(item))
+            key = self._key_of(item)
+            status = self._finished.is_current(item.doc_id, key)
             if status is None or (status == "failed" and self._retry_failed):
                 yield item
+            elif key is None:
+                logger.warning("%s: is gone since the inputs were listed; its row stays", item.doc_id)
+                self._put(self._events, Unchanged(status))
             else:
-                report(Unchanged(status))
+                self._put(self._events, Unchanged(status))
 
     def _note_presence(self, item: Item) -> None:
         if isinstance(item, Failure) and item.error_type in INPUT_TROUBLES:
@@ -169,11 +199,14 @@ class Feed:
             if isinstance(item, Failure) and item.error_type in _UNSEARCHED and not _OF_A_LINE.search(item.source):
                 self.unsearched = item.source
 
-    def _key_of(self, item: Item) -> str:
+    def _key_of(self, item: Item) -> str | None:
+        """None for a file that is gone since it was listed."""
         if not isinstance(item, FileItem):
             return self._key(item)
         try:
             content = hash_file(item.path)
+        except FileNotFoundError:
+            return None
         except OSError:
             content = ""  # reading it will say what is wrong
         return self._key(Failure(item.doc_id, item.source, "read", "", "", content, metadata=item.metadata))
@@ -182,35 +215,43 @@ class Feed:
         content = document.content_sha256 if not isinstance(document, FileItem) else ""
         if isinstance(document, Failure) and content is None:
             content = f"{document.error_type}: {document.error}"
-        metadata = json.dumps(dict(document.metadata), sort_keys=True) if self._job.output.metadata else ""
+        metadata = json.dumps(dict(document.metadata), sort_keys=True)  # in the journal, though maybe not in the table
         facts = self._facts
         return document_key(content or "", facts.job_sha256, facts.model_sha256, self._job.engine.precision, metadata)
 
-    def _plan(self, result: CleanDocument | Failure) -> Ready:
+    def _planned(self, items: Sequence[CleanDocument | Failure | Exhausted]) -> Iterator[Ready | Exhausted]:
+        """The events of what was read, in its order."""
         started_at = datetime.datetime.now(datetime.UTC)
-        outcome: DocumentTask | Failure
-        if isinstance(result, Failure):
-            outcome = result
-        else:
-            for warning in result.warnings:
-                logger.warning("%s: %s", result.doc_id, warning, extra={"doc_id": result.doc_id})
-            outcome = self._start(result)
-        return Ready(outcome, self._key(result), started_at)
+        tasks = iter(self._start([item for item in items if isinstance(item, CleanDocument)]))
+        for item in items:
+            if isinstance(item, Exhausted):
+                yield item
+            else:
+                outcome = next(tasks) if isinstance(item, CleanDocument) else item
+                if isinstance(outcome, Failure) and outcome.error_type in INPUT_TROUBLES:  # a file that has gone since
+                    self.troubles.add(outcome.doc_id)
+                yield Ready(outcome, self._key(item), started_at)
 
-    def _start(self, document: CleanDocument) -> DocumentTask | Failure:
+    def _start(self, documents: Sequence[CleanDocument]) -> list[DocumentTask | Failure]:
+        for document in documents:
+            for warning in document.warnings:
+                logger.warning("%s: %s", document.doc_id, warning, extra={"doc_id": document.doc_id})
+        if not documents:
+            return []
         planner = self._wait_for_planner()
         try:
-            outcome = planner.start(document)
-        except Exception as error:  # whatever a document does to the planner hurts that document alone
-            logger.exception("%s: could not be planned", document.doc_id)
-            message = f"planning failed: {error!r}; please report this"
-            outcome = Failure(document.doc_id, document.source, "plan", "internal", message, document.content_sha256)
-        return replace(outcome, metadata=document.metadata) if isinstance(outcome, Failure) else outcome
+            outcomes = planner.start_all(documents)
+        except Exception:  # of one of them
+            outcomes = [_start_one(planner, document) for document in documents]
+        return [
+            replace(outcome, metadata=document.metadata) if isinstance(outcome, Failure) else outcome
+            for outcome, document in zip(outcomes, documents, strict=True)
+        ]
 
     def _wait_for_planner(self) -> Planner:
         if self._planner is None:
             wanted = PlannerWanted(Future())
-            self._put(wanted)
+            self._put(self._events, wanted)
             while not self._stopping.is_set() and self._planner is None:
                 try:
                     self._planner = wanted.reply.result(timeout=0.2)
@@ -221,6 +262,10 @@ class Feed:
         return self._planner
 
 
-def _drain(unchanged: queue.SimpleQueue[Unchanged]) -> Iterator[Unchanged]:
-    while not unchanged.empty():
-        yield unchanged.get()
+def _start_one(planner: Planner, document: CleanDocument) -> DocumentTask | Failure:
+    try:
+        return planner.start(document)
+    except Exception as error:  # whatever a document does to the planner hurts that document alone
+        logger.exception("%s: could not be planned", document.doc_id)
+        message = f"planning failed: {error!r}; please report this"
+        return Failure(document.doc_id, document.source, "plan", "internal", message, document.content_sha256)

@@ -190,7 +190,6 @@ class _Run:
         self._feed_exhausted = False
         self._statuses: Counter[str] = Counter()
         self._error_types: Counter[str] = Counter()
-        self._tokens: Counter[str] = Counter()
         self._num_known = self._num_unchanged = 0
 
     def run(self) -> None:
@@ -215,7 +214,11 @@ class _Run:
     def _tell(self) -> None:
         state = self._state()
         self._progress.update(state)
-        self._metrics.update(state, self.times())
+        self._metrics.update(state, self.times(), self._tokens())
+
+    def _tokens(self) -> Counter[str]:
+        """Of the calls that this run made."""
+        return self._calls.tokens if self._calls is not None else Counter()
 
     def times(self) -> StageTimes:
         """Where the time has gone so far."""
@@ -398,9 +401,7 @@ class _Run:
             self._statuses[row.status] += 1
             if row.error_type is not None:
                 self._error_types[row.error_type] += 1
-            tokens = (row.prompt_tokens, row.completion_tokens, row.cached_tokens)
-            self._metrics.add_row(row.status, (row.finished_at - row.started_at).total_seconds(), tokens)
-            self._tokens.update(prompt=row.prompt_tokens, completion=row.completion_tokens, cached=row.cached_tokens)
+            self._metrics.add_row(row.status, (row.finished_at - row.started_at).total_seconds())
 
     def _warn(self, task: DocumentTask) -> None:
         """Log the task's warnings that are new."""
@@ -428,16 +429,17 @@ class _Run:
 
     def summary(self, wall_seconds: float, table: str) -> RunSummary:
         """The run in numbers."""
-        count = self._statuses
+        count, tokens = self._statuses, self._tokens()
         return RunSummary(
             ok=count["ok"],
             flagged=count["flagged"],
             failed=count["failed"],
             skipped=count["skipped"],
             unchanged=self._num_unchanged,
-            prompt_tokens=self._tokens["prompt"],
-            completion_tokens=self._tokens["completion"],
-            cached_tokens=self._tokens["cached"],
+            prompt_tokens=tokens["prompt"],
+            completion_tokens=tokens["completion"],
+            cached_tokens=tokens["cached"],
+            kept_answers=self._calls.num_kept if self._calls is not None else 0,
             wall_seconds=wall_seconds,
             table=table,
             error_types=dict(self._error_types),

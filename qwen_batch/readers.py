@@ -26,6 +26,9 @@ def read_and_clean(task: Task) -> CleanDocument:
             _refuse_if_changed(item.path, before)  # half a file is damaged; the whole one need not be
             raise
         _refuse_if_changed(item.path, before)
+    except FileNotFoundError:
+        message = "was there when the inputs were listed, and is gone; should it come back, the next run reads it"
+        raise DocumentError("not_found", message) from None
     except OSError as error:
         raise DocumentError("unreadable", f"cannot be read: {error.strerror or error}") from None
     return done

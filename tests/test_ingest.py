@@ -127,7 +127,7 @@ def test_a_file_that_disappears(tmp_path: Path) -> None:
     item = FileItem("gone.pdf", tmp_path / "gone.pdf", "gone.pdf")
     (result,) = Ingest(ReadSettings(), CleanSteps()).iter_clean([item])
     assert isinstance(result, Failure)
-    assert (result.error_type, result.content_sha256) == ("unreadable", None)
+    assert (result.error_type, result.content_sha256) == ("not_found", None)
 
 
 def test_a_document_over_its_time_fails_alone(tmp_path: Path) -> None:
@@ -257,4 +257,5 @@ def test_a_file_that_is_gone_when_its_turn_comes(tmp_path: Path) -> None:
     path.unlink()
     (failure,) = Ingest(ReadSettings(workers=1), CleanSteps()).iter_clean([item])
     assert isinstance(failure, Failure)
-    assert (failure.error_type, failure.error) == ("unreadable", "cannot be read: No such file or directory")
+    message = "was there when the inputs were listed, and is gone; should it come back, the next run reads it"
+    assert (failure.error_type, failure.error) == ("not_found", message)

@@ -40,8 +40,8 @@ def job(tmp_path: Path, tiny_qwen3: Path) -> Path:
     return path
 
 
-def write_records(folder: Path, texts: dict[str, str]) -> None:
-    lines = [json.dumps({"id": doc_id, "text": text}) for doc_id, text in texts.items()]
+def write_records(folder: Path, texts: dict[str, str], **more: object) -> None:
+    lines = [json.dumps({"id": doc_id, "text": text, **more}) for doc_id, text in texts.items()]
     (folder / "inbox/records.jsonl").write_text("\n".join(lines) + "\n")
 
 
@@ -88,6 +88,39 @@ def test_night_two(job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) 
     assert len(asked) == 5
     assert rows(job) == second
     assert run_cli("verify", job.parent / "out") == 0
+
+
+def test_switching_metadata_computes_nothing(
+    job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_records(job.parent, {"1": "Text."}, metadata={"customer": 7})
+    run_cli("run", job, "-q")
+    before = rows(job)
+    monkeypatch.delattr(Engine, "load_folder")
+    run_cli("run", job, "-o", "output.metadata=true")
+    assert "documents  3: 3 ok; 3 unchanged since an earlier run" in capfd.readouterr().err
+    after = rows(job)
+    assert [after[name].pop("metadata") for name in ("1", "inbox/a.txt")] == ['{"customer":7}', "{}"]
+    assert after["1"] == before["1"]
+    run_cli("run", job, "-q", "-o", "output.metadata=false")
+    assert rows(job) == before
+
+
+def test_changed_metadata_costs_a_row_and_no_call(
+    job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_records(job.parent, {"1": "Text.", "2": "Text 2."}, metadata={"customer": 7})
+    run_cli("run", job, "-q", "-o", "output.metadata=true")
+    answer = rows(job)["1"]["answer"]
+
+    def refuse(self: Engine, request: Any) -> None:
+        raise AssertionError("a call was made")
+
+    monkeypatch.setattr(Engine, "add", refuse)
+    write_records(job.parent, {"1": "Text.", "2": "Text 2."}, metadata={"customer": 8})
+    run_cli("run", job, "-o", "output.metadata=true")
+    assert (rows(job)["1"]["answer"], rows(job)["1"]["metadata"]) == (answer, '{"customer":8}')
+    assert "tokens     0 in, 0 out; 2 answers were kept from before\n" in capfd.readouterr().err
 
 
 def test_every_run_and_document_is_on_record(job: Path, run_cli: RunCli) -> None:
@@ -266,10 +299,14 @@ def test_verify_says_what_is_wrong(job: Path, run_cli: RunCli, capfd: pytest.Cap
     (job.parent / "out/results/part-000000.parquet").unlink()
     assert run_cli("verify", job.parent / "out") == 3
     out = capfd.readouterr().out
-    assert "problem    results/part-000000.parquet: 0: the journal says that it stands here, and it does not" in out
+    line = r"problem    results/part-000000\.parquet: \S+: the journal says that it stands here, and it does not\n"
+    assert len(re.findall(line, out)) == 20, "of one kind"
+    assert "problem    ... and 40 more\n" in out
     assert "verdict    60 problems" in out
-    assert run_cli("verify", job.parent / "inbox") == 2
-    assert "is no output folder of a run" in capfd.readouterr().err
+    for command in ("verify", "show"):
+        for folder in (job.parent / "inbox", job.parent / "nowhere"):
+            assert run_cli(command, folder) == 2
+            assert "name " in capfd.readouterr().err
 
 
 def test_a_short_retention_is_refused(job: Path, run_cli: RunCli, capfd: pytest.CaptureFixture[str]) -> None:

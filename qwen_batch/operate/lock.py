@@ -17,6 +17,7 @@ from qwen_batch.errors import LockHeldError, OutputError
 
 _HELD = (errno.EAGAIN, errno.EACCES)  # what a lock that another holds is reported as
 SIGN_SECONDS = 0.5  # between taking the lock and signing it
+_DENIED = (errno.EROFS, errno.EACCES, errno.EPERM)
 _held_descriptors: set[int] = set()
 
 
@@ -31,20 +32,24 @@ os.register_at_fork(after_in_child=_drop_in_child)
 
 
 class OutputLock:
-    """Context manager: holds OUT/.journal/lock. Raises LockHeldError (exit 75) or OutputError on entry."""
+    """Context manager: holds OUT/.journal/lock. Raises LockHeldError (exit 75) or OutputError on entry.
 
-    def __init__(self, folder: Path) -> None:
+    may_be_read_only: for who only reads. Where the folder cannot be written, the lock keeps runs out and is not signed.
+    """
+
+    def __init__(self, folder: Path, *, may_be_read_only: bool = False) -> None:
         self._folder = folder
+        self._may_be_read_only = may_be_read_only
         self._path = folder / ".journal" / "lock"
         self._descriptor = -1
 
     def __enter__(self) -> Self:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            can_write = self._open()
             _held_descriptors.add(self._descriptor)
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._sign()
+            fcntl.flock(self._descriptor, (fcntl.LOCK_EX if can_write else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            if can_write:
+                self._sign()
         except OSError as error:
             held = self._descriptor >= 0 and error.errno in _HELD
             holder = self._holder() if held else ""
@@ -63,6 +68,19 @@ class OutputLock:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._release()
+
+    def _open(self) -> bool:
+        """Open the file; False where it cannot be written and need not be."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            if not self._may_be_read_only or error.errno not in _DENIED:
+                raise
+            # The folder where there is no file: a copy of an output may lack it.
+            self._descriptor = os.open(self._path if self._path.exists() else self._path.parent, os.O_RDONLY)
+            return False
+        return True
 
     def _sign(self) -> None:
         """Write who holds the lock, for the message that the next run prints."""

@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 WRITE_SECONDS = 15.0
 DOCUMENT_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)  # bounds of the histogram
+_TOKEN_KINDS = ("prompt", "completion", "cached")
 _FINISHED = (0, 3)  # exit codes of a run that came to its end
 _LAST_SUCCESS = re.compile(r'^qwen_batch_last_success_timestamp_seconds\{batch_job="([^"]*)"\} (\S+)$', re.MULTILINE)
 
@@ -32,14 +33,14 @@ _LAST_SUCCESS = re.compile(r'^qwen_batch_last_success_timestamp_seconds\{batch_j
 class Metrics(Protocol):
     """What a run tells while it goes on."""
 
-    def add_row(self, status: str, seconds: float, tokens: tuple[int, int, int]) -> None:
-        """A document has its row, after so long; tokens are prompt, completion, cached."""
+    def add_row(self, status: str, seconds: float) -> None:
+        """A document has its row, after so long."""
 
     def add_unchanged(self, status: str) -> None:
         """A document has its row from an earlier run."""
 
-    def update(self, state: ProgressState, times: StageTimes) -> None:
-        """Where the run stands, and where its main thread's time went so far."""
+    def update(self, state: ProgressState, times: StageTimes, tokens: Mapping[str, int]) -> None:
+        """Where the run stands, where its main thread's time went, and its tokens: prompt, completion, cached."""
 
     def finish(self, exit_code: int) -> None:
         """The run ends with this exit code."""
@@ -48,13 +49,13 @@ class Metrics(Protocol):
 class NoMetrics:
     """When nobody asked."""
 
-    def add_row(self, status: str, seconds: float, tokens: tuple[int, int, int]) -> None:
+    def add_row(self, status: str, seconds: float) -> None:
         pass
 
     def add_unchanged(self, status: str) -> None:
         pass
 
-    def update(self, state: ProgressState, times: StageTimes) -> None:
+    def update(self, state: ProgressState, times: StageTimes, tokens: Mapping[str, int]) -> None:
         pass
 
     def finish(self, exit_code: int) -> None:
@@ -78,6 +79,7 @@ class RunMetrics:
         self._started = clock()
         self._next_write = clock()
         self._counted: Mapping[str, float] = dict.fromkeys(STAGES, 0.0)  # of `_stages`
+        self._token_counts: Mapping[str, int] = dict.fromkeys(_TOKEN_KINDS, 0)  # of `_tokens`
         self._warned = False
 
         registry = self.registry
@@ -90,7 +92,8 @@ class RunMetrics:
 
         self._documents = counter("documents", "Documents by the status of their row.", "status")
         self._unchanged = counter("unchanged_documents", "Documents that an earlier run had finished.").labels(job)
-        self._tokens = counter("tokens", "Tokens: prompt, completion, cached (prompt tokens not computed).", "kind")
+        text = "Tokens of calls that the engine made: prompt, completion, cached (prompt tokens not computed)."
+        self._tokens = counter("tokens", text, "kind")
         self._stages = counter("stage_seconds", "Time of the main thread; see operate/stages.py.", "stage")
         text = "From the plan of a document to its row."
         self._document_seconds = Histogram(
@@ -112,20 +115,21 @@ class RunMetrics:
         self._success.set(max(_last_success(file, job), _noted_success(self._note)))
         for status in ("ok", "flagged", "failed", "skipped"):
             self._documents.labels(job, status)
-        for kind in ("prompt", "completion", "cached"):
+        for kind in _TOKEN_KINDS:
             self._tokens.labels(job, kind)
 
-    def add_row(self, status: str, seconds: float, tokens: tuple[int, int, int]) -> None:
+    def add_row(self, status: str, seconds: float) -> None:
         self._documents.labels(self._job, status).inc()
         self._document_seconds.observe(max(0.0, seconds))  # the wall clock may have been set back
-        for kind, count in zip(("prompt", "completion", "cached"), tokens, strict=True):
-            self._tokens.labels(self._job, kind).inc(count)
 
     def add_unchanged(self, status: str) -> None:
         self._documents.labels(self._job, status).inc()
         self._unchanged.inc()
 
-    def update(self, state: ProgressState, times: StageTimes) -> None:
+    def update(self, state: ProgressState, times: StageTimes, tokens: Mapping[str, int]) -> None:
+        for kind, count in self._token_counts.items():
+            self._tokens.labels(self._job, kind).inc(tokens[kind] - count)
+        self._token_counts = {kind: tokens[kind] for kind in _TOKEN_KINDS}
         for stage, seconds in times.seconds.items():  # what was moved between stages must not count down
             self._stages.labels(self._job, stage).inc(max(0.0, seconds - self._counted[stage]))
         self._counted = times.seconds

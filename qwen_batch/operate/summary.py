@@ -17,13 +17,14 @@ class RunSummary:
     failed: int
     skipped: int
     unchanged: int  # of all these, how many an earlier run had finished
-    prompt_tokens: int  # this run's, as the next three
+    prompt_tokens: int  # of the model calls that this run made, as the next two
     completion_tokens: int
     cached_tokens: int  # prompt tokens that were not computed because their prefix was there
     wall_seconds: float
     table: str  # the folder that table readers open, or where else the rows went
     error_types: Mapping[str, int] = field(default_factory=dict)  # of failed documents
     stage_seconds: Mapping[str, float] = field(default_factory=dict)  # of the main thread; see operate/stages.py
+    kept_answers: int = 0  # of model calls that did not have to be made again
 
     @property
     def num_documents(self) -> int:
@@ -78,4 +79,5 @@ def _tokens(summary: RunSummary) -> str:
     total = summary.prompt_tokens + summary.completion_tokens
     rate = f", {total / summary.wall_seconds:,.0f} tokens/s" if total and summary.wall_seconds > 0 else ""
     cached = f" ({summary.cached_tokens:,} cached)" if summary.cached_tokens else ""
-    return f"tokens     {summary.prompt_tokens:,} in{cached}, {summary.completion_tokens:,} out{rate}"
+    kept = f"; {summary.kept_answers:,} answers were kept from before" if summary.kept_answers else ""
+    return f"tokens     {summary.prompt_tokens:,} in{cached}, {summary.completion_tokens:,} out{rate}{kept}"

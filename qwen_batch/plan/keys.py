@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 from array import array
-from functools import lru_cache
 
 from qwen_batch.records import Request, SamplingParams
 
@@ -18,16 +17,21 @@ def request_key(request: Request, model_sha256: str, precision: str) -> str:
 
     The request's id and priority are left out: they change when a call runs, not what it says.
     """
-    sampling = (getattr(request.sampling, name) for name in _SAMPLING_FIELDS)
-    values = (tuple(value) if isinstance(value, list) else value for value in sampling)
-    head = _head(model_sha256, precision, *values)
-    return hashlib.sha256(head + array("q", request.prompt_token_ids).tobytes()).hexdigest()
+    known = _last_head  # the documents of a run ask for the same, with few exceptions
+    if known is None or known[0] is not request.sampling or known[1:3] != (model_sha256, precision):
+        known = _make_head(request.sampling, model_sha256, precision)
+    return hashlib.sha256(known[3] + array("q", request.prompt_token_ids).tobytes()).hexdigest()
 
 
-@lru_cache(maxsize=64, typed=True)  # the documents of a run ask for the same, with few exceptions
-def _head(model_sha256: str, precision: str, *values: object) -> bytes:
-    sampling = dict(zip(_SAMPLING_FIELDS, values, strict=True))
-    return json.dumps([model_sha256, precision, sampling], sort_keys=True, default=list).encode()
+_last_head: tuple[SamplingParams, str, str, bytes] | None = None  # replaced as a whole: threads may share it
+
+
+def _make_head(sampling: SamplingParams, model_sha256: str, precision: str) -> tuple[SamplingParams, str, str, bytes]:
+    global _last_head
+    values = {name: getattr(sampling, name) for name in _SAMPLING_FIELDS}
+    head = json.dumps([model_sha256, precision, values], sort_keys=True, default=list).encode()
+    _last_head = sampling, model_sha256, precision, head
+    return _last_head
 
 
 def document_key(content: str, job_sha256: str, model_sha256: str, precision: str, metadata_json: str) -> str:

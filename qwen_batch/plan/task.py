@@ -48,6 +48,9 @@ class Context:
     def encode(self, messages: Sequence[Message]) -> list[int]:
         return self.tokenizer.encode_chat(messages, self.thinking)
 
+    def encode_all(self, chats: Sequence[Sequence[Message]]) -> list[list[int]]:
+        return self.tokenizer.encode_chats(chats, self.thinking)
+
     def map_sampling(self, sampling: SamplingParams) -> SamplingParams:
         return replace(sampling, max_tokens=self.map_max_tokens or sampling.max_tokens)
 

@@ -9,7 +9,7 @@ from qwen_batch.records import Message
 
 
 class Tokenizer(Protocol):
-    """A model's own tokenizer. None of the methods adds special tokens except `encode_chat`, which adds its own.
+    """A model's own tokenizer. None of the methods adds special tokens except `encode_chat(s)`, which adds its own.
 
     Token counts do not add up: `encode(a + b)` may be shorter or longer than `encode(a)` and `encode(b)` together.
     Planning therefore estimates by sums and decides by counting the final text.
@@ -25,6 +25,10 @@ class Tokenizer(Protocol):
 
     def encode_chat(self, messages: Sequence[Message], thinking: bool) -> list[int]:
         """Token ids of a whole prompt: the chat template around the messages, ready for the answer."""
+        ...
+
+    def encode_chats(self, chats: Sequence[Sequence[Message]], thinking: bool) -> list[list[int]]:
+        """`encode_chat` of each."""
         ...
 
 

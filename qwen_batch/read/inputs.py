@@ -195,7 +195,8 @@ def _iter_file(path: Path, doc_id: str, ids: _Ids) -> Iterator[Item]:
             return
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}; check that it exists and that you may read it"
-        yield ids.claim(Failure(doc_id, source, "read", "unreadable", message), source)
+        error_type = "not_found" if isinstance(error, FileNotFoundError) else "unreadable"
+        yield ids.claim(Failure(doc_id, source, "read", error_type, message), source)
         return
     if kind is None:
         message = f"files of this kind are not read: {_suffix(path)}; convert it to PDF or text"

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import orjson
+
 from qwen_batch.errors import OutputError
 from qwen_batch.records import Completion, Status, clean_id
 from qwen_batch.write.calls import ModelCall, call_to_json, columns_from_json, completion_from_json
@@ -69,8 +71,7 @@ class JournaledRow:
 
 
 def _row_to_json(row: Columns) -> str:
-    moments = {name: row[name].isoformat() for name in ("started_at", "finished_at")}
-    return json.dumps({**row, **moments}, ensure_ascii=False)
+    return orjson.dumps(row).decode()  # moments in ISO 8601
 
 
 def _row_from_json(text: str) -> Columns:

@@ -41,7 +41,7 @@ class JsonlWriter:
         self._form = form
         self._metadata = metadata
 
-    def is_current(self, doc_id: str, key: str) -> Status | None:
+    def is_current(self, doc_id: str, key: str | None) -> Status | None:
         return None
 
     def completion(self, key: str) -> Completion | None:

@@ -196,6 +196,11 @@ def _open_part(path: Path, read: Callable[[pq.ParquetFile], Any]) -> Any:
             return read(file)
     except PermissionError as error:
         raise OutputError(f"{path}: may not be read; check its permissions") from error
+    except FileNotFoundError as error:
+        raise OutputError(
+            f"{path}: is gone: somebody has moved or removed it meanwhile; run again: rows that the journal has are "
+            "written again"
+        ) from error
     except (OSError, pa.ArrowException) as error:
         raise OutputError(
             f"{path}: is damaged, or no Parquet file; move it away and run again: rows that the journal has "

@@ -12,7 +12,7 @@ from textwrap import indent
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from qwen_batch.errors import OutputError
+from qwen_batch.errors import OutputError, UsageError
 from qwen_batch.write.disk import output_errors
 from qwen_batch.write.parts import list_parts, read_part
 
@@ -52,7 +52,7 @@ class AnswerLine:
 
 
 def summarize(folder: Path) -> TableSummary:
-    """Count the table of an output folder. Raises OutputError when there is none."""
+    """Count the table of an output folder. Raises UsageError when there is none, OutputError when it is damaged."""
     results = folder / "results"
     parts = _parts(folder)
     table = pa.concat_tables([_read(results / part, _SUMMARY_COLUMNS) for part in parts])
@@ -77,7 +77,7 @@ def summarize(folder: Path) -> TableSummary:
 
 
 def iter_answers(folder: Path, limit: int | None = None) -> Iterator[AnswerLine]:
-    """The first `limit` rows of an output folder's table, all without a limit. Raises OutputError, at once."""
+    """The first `limit` rows of an output folder's table, all without a limit. Raises as `summarize`, at once."""
     return islice(_iter_lines(folder / "results", _parts(folder)), limit)
 
 
@@ -89,12 +89,12 @@ def _iter_lines(results: Path, parts: list[str]) -> Iterator[AnswerLine]:
 
 def _parts(folder: Path) -> list[str]:
     if not folder.exists():
-        raise OutputError(f"{folder}: does not exist; name the folder that a run wrote (its output.dir)")
+        raise UsageError(f"{folder}: does not exist; name the folder that a run wrote (its output.dir)")
     results = folder / "results"
     with output_errors(results):
         parts = list_parts(results) if results.is_dir() else []
     if not parts:
-        raise OutputError(f"{folder}: is no output of a run (no results/part-*.parquet in it); name its output.dir")
+        raise UsageError(f"{folder}: is no output of a run (no results/part-*.parquet in it); name its output.dir")
     return parts
 
 

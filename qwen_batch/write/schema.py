@@ -8,8 +8,10 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+import orjson
 import pyarrow as pa
 
 from qwen_batch.records import Evidence, ResultRow, clean_id
@@ -98,11 +100,10 @@ def clean_text(text: str) -> str:
 
 def to_json(value: object) -> str:
     """JSON on one line, storable and strict: no lone surrogates, and null for numbers that are none."""
+    with suppress(TypeError):  # lone surrogates, numbers of more than 64 bits, very deep: seldom, and slower
+        return orjson.dumps(value).decode()
     try:
-        try:
-            text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        except ValueError:  # NaN or an infinity somewhere
-            text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+        text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except RecursionError:
         return '"nested too deeply to be written"'
     return clean_text(text)

@@ -26,8 +26,8 @@ from qwen_batch.write.table import JournaledTable
 class RowSink(Protocol):
     """Where rows go: an output folder (ResultStore) or standard output (JsonlWriter)."""
 
-    def is_current(self, doc_id: str, key: str) -> Status | None:
-        """Status of the document's finished row if it was computed under this key."""
+    def is_current(self, doc_id: str, key: str | None) -> Status | None:
+        """Status of the document's finished row if it was computed under this key; None: under any."""
 
     def completion(self, key: str) -> Completion | None:
         """The completion that was already computed under this key."""
@@ -140,11 +140,11 @@ class ResultStore:
             on_error.pop_all()
         return cls(journal, results, completions, audit, in_flight, audit_text=audit_text)
 
-    def is_current(self, doc_id: str, key: str) -> Status | None:
+    def is_current(self, doc_id: str, key: str | None) -> Status | None:
         if not self._results.holds(clean_id(doc_id)):
             return None
         found = self._journal.current_key(doc_id)
-        return found[1] if found is not None and found[0] == key else None
+        return found[1] if found is not None and key in (None, found[0]) else None
 
     def completion(self, key: str) -> Completion | None:
         return self._journal.completion(key)

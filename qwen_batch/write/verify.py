@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from qwen_batch.errors import OutputError
+from qwen_batch.errors import OutputError, UsageError
 from qwen_batch.write.audit import NO_HASH, hash_of, iter_lines, list_days, split_line
 from qwen_batch.write.calls import CALL_SCHEMA
 from qwen_batch.write.disk import output_errors
@@ -44,12 +47,13 @@ class Report:
 
 
 def verify(folder: Path) -> Report:
-    """Check an output folder on which no run works. Raises OutputError when there is nothing to check."""
+    """Check an output folder on which no run works, also where it cannot be written. Raises OutputError, and UsageError
+    when there is nothing to check."""
     path = folder / ".journal" / "journal.sqlite"
     if not path.is_file() or not (folder / "results").is_dir():
-        raise OutputError(f"{folder}: is no output of a run (no journal, no results in it); name its output.dir")
+        raise UsageError(f"{folder}: is no output of a run (no journal, no results in it); name its output.dir")
     report = Report()
-    with output_errors(folder), closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with output_errors(folder), _open_journal(path) as connection:
         try:
             _check_journal(connection, report)
             _check_audit(folder / "audit", connection, report)
@@ -59,6 +63,19 @@ def verify(folder: Path) -> Report:
         except sqlite3.Error as error:
             report.problems.append(f"the journal cannot be read: {error}")
     return report
+
+
+@contextmanager
+def _open_journal(path: Path) -> Iterator[sqlite3.Connection]:
+    """SQLite reads a write-ahead log only where it can write beside it: where we cannot, a copy is read."""
+    with ExitStack() as stack:
+        if not os.access(path.parent, os.W_OK):
+            copy = Path(stack.enter_context(TemporaryDirectory(prefix="qwen-batch-")), path.name)
+            for suffix in ("", "-wal"):
+                with suppress(FileNotFoundError):
+                    shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
+            path = copy
+        yield stack.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
 
 
 def _check_journal(connection: sqlite3.Connection, report: Report) -> None:

@@ -89,6 +89,12 @@ def test_contents_never_yield_control_tokens(tiny: ChatTokenizer, messages: list
     assert tiny.decode(ids, skip_special_tokens=False) == decoded_form(tiny.render_chat(messages, thinking))
 
 
+@settings(max_examples=50)
+@given(chats=st.lists(conversations(hostile_texts), max_size=5), thinking=st.booleans())
+def test_chats_together_have_the_ids_of_each(tiny: ChatTokenizer, chats: list[list[Message]], thinking: bool) -> None:
+    assert tiny.encode_chats(chats, thinking) == [tiny.encode_chat(messages, thinking) for messages in chats]
+
+
 def decoded_form(text: str) -> str:
     return normalizers.NFC().normalize_str(text)
 

@@ -31,6 +31,8 @@ def test_a_night_with_troubles() -> None:
 
 
 def test_a_night_without_work() -> None:
+    summary = RunSummary(2, 0, 0, 0, 0, 0, 0, 0, 1.0, "out/results", kept_answers=2)
+    assert "tokens     0 in, 0 out; 2 answers were kept from before\n" in format_summary(summary)
     summary = RunSummary(0, 0, 0, 0, 0, 0, 0, 0, 0.0, "out/results")
     assert format_summary(summary).splitlines()[:2] == ["documents  0: 0 ok", "tokens     0 in, 0 out"]
 

@@ -41,6 +41,9 @@ class FakeTokenizer:
         turns = "".join(f"<|{message.role}|>\n{message.content}<|end|>\n" for message in messages)
         return self.encode(turns + ("<|assistant|>\n" if thinking else "<|assistant|>\n<think>\n\n</think>\n\n"))
 
+    def encode_chats(self, chats: Sequence[Sequence[Message]], thinking: bool) -> list[list[int]]:
+        return [self.encode_chat(messages, thinking) for messages in chats]
+
 
 class WildTokenizer(FakeTokenizer):
     """Sums are useless: a text costs up to twice as much when it stands alone, depending on its characters."""

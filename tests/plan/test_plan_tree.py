@@ -334,6 +334,25 @@ def test_a_conversation_that_the_template_refuses(error: Exception, error_type: 
     assert start(planner, conversation("good")).num_chunks == 1
 
 
+def test_documents_together_are_planned_as_each_alone() -> None:
+    class Refusing(FakeTokenizer):
+        def encode_chat(self, messages: Sequence[Message], thinking: bool) -> list[int]:
+            if messages[-1].content == "bad":
+                raise RuntimeError("roles")
+            return super().encode_chat(messages, thinking)
+
+    documents = [make_document("One."), conversation("bad"), make_document(" "), make_document(text_of(900))]
+    planner, alone = Planner(Refusing(), make_job(), 600), Planner(Refusing(), make_job(), 600)
+    outcomes = planner.start_all(documents)
+    assert [outcome.error_type for outcome in outcomes if isinstance(outcome, Failure)] == ["bad_record", "empty"]
+    for outcome, other in zip(outcomes, map(alone.start, documents), strict=True):
+        if isinstance(outcome, DocumentTask):
+            assert isinstance(other, DocumentTask)
+            assert outcome.requests() == other.requests()
+        else:
+            assert outcome == other
+
+
 def test_thinking_reaches_the_template() -> None:
     job = make_job(prompt={"question": "Q", "thinking": "on"})
     (request,) = start(Planner(FakeTokenizer(), job, 2000), make_document("D")).requests()

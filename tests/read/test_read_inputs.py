@@ -154,7 +154,7 @@ def test_a_broken_link_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere.txt")
     (item,) = iter_inputs([str(tmp_path)])
     assert isinstance(item, Failure)
-    assert (item.doc_id, item.error_type) == ("in/gone.txt", "unreadable")
+    assert (item.doc_id, item.error_type) == ("in/gone.txt", "not_found")
 
 
 def test_what_is_not_a_regular_file(tmp_path: Path) -> None:

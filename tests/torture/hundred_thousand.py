@@ -117,7 +117,7 @@ def main(job: str) -> None:
     stub: Callable[[Path, EngineConfig], Any] = lambda folder, config: StubEngine(load(folder, config))  # noqa: E731
     qwen_batch.engine.Engine.load_folder = stub  # type: ignore[method-assign,assignment]
     watch_rows()
-    timed("planner", Planner, "start")
+    timed("planner", Planner, "start_all")
     timed("planner", qwen_batch.calls, "request_key")
     timed("journal", InFlight, "begin")
     for name in ("current_key", "completion", "add_completions", "add_rows", "note_part"):

@@ -15,6 +15,7 @@ A step is a moment just before or just after something that the protocol of writ
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -100,9 +101,13 @@ class Steps:
 
 def full_journal(number: int) -> sqlite3.OperationalError:
     """What SQLite raises when the system says `number`."""
-    full = number == 28  # ENOSPC
-    error = sqlite3.OperationalError("database or disk is full" if full else "disk I/O error")
-    error.sqlite_errorcode = sqlite3.SQLITE_FULL if full else sqlite3.SQLITE_IOERR
+    message, code = {
+        errno.ENOSPC: ("database or disk is full", sqlite3.SQLITE_FULL),
+        errno.EIO: ("disk I/O error", sqlite3.SQLITE_IOERR),
+        errno.EROFS: ("attempt to write a readonly database", sqlite3.SQLITE_READONLY),
+    }[number]
+    error = sqlite3.OperationalError(message)
+    error.sqlite_errorcode = code
     return error
 
 

@@ -43,6 +43,7 @@ class Nights:
         self.quiet = self.run(folder / "quiet")
         assert self.quiet.code in (0, 3), self.quiet.log.read_text()
         self.rows = read_rows(folder / "quiet")
+        self.seconds = self.run(folder / "timed").seconds  # the first run also loads what later ones find in memory
         self.steps = self.quiet.lines("step")
         self.operations = self.quiet.lines("operation")
 
@@ -175,27 +176,35 @@ def kill_at_steps(nights: Nights, positions: tuple[float, ...], names: Collectio
 
 
 def kill_at_random(nights: Nights, count: int) -> None:
+    """Kill so many runs, each after another while, and resume them; one that ended earlier does not count."""
     draw = random.Random(5)
-    killed = 0
-    for number in range(count):
-        output = nights.folder / f"random-{number}"
-        killed += nights.run(output, seconds=draw.uniform(0.0, nights.quiet.seconds)).code == -9
+    killed = tries = 0
+    while killed < count:
+        output = nights.folder / f"random-{tries}"
+        killed += nights.run(output, seconds=draw.uniform(0.0, nights.seconds)).code == -9
         nights.check_resumed(output)
-    assert killed >= 0.6 * count, f"only {killed} of {count} runs were killed"
+        tries += 1
+        assert tries < 10 + 3 * count, f"only {killed} of {tries} runs were killed"
 
 
-def starve(nights: Nights, number: int, positions: tuple[float, ...]) -> int:
+ADVICE = {
+    errno.ENOSPC: "no space is left on the disk",
+    errno.EIO: "look at the disk and run again",
+    errno.EROFS: "it may not be written; check its permissions, or choose another folder with --output",
+}
+
+
+def starve(nights: Nights, number: int, positions: tuple[float, ...], names: Collection[str] | None = None) -> int:
     """The disk refuses from some operation on; the run says so and ends, and the next one goes on. How many did."""
     starved = 0
-    message = "no space is left on the disk" if number == errno.ENOSPC else "look at the disk and run again"
     for name, places in occurrences(nights.operations, positions).items():
-        for place in places:
+        for place in places if names is None or name in names else ():
             output = nights.folder / f"starved-{name}-{place}"
             night = nights.run(output, fail_at=[name, place], errno=number)
             said = night.log.read_text(encoding="utf-8")
             if night.code != nights.quiet.code:  # else the last operation of that name did not come, by timing
                 assert night.code == 1, f"{name} {place}: {said}"
-                assert message in said
+                assert ADVICE[number] in said
                 starved += 1
             assert "Traceback" not in said
             nights.check_resumed(output)
@@ -214,6 +223,11 @@ def test_killed_at_a_few_random_moments(nights: Nights) -> None:
 
 def test_a_disk_that_is_full_from_a_sample_of_calls_on(nights: Nights) -> None:
     assert starve(nights, errno.ENOSPC, (0.5,)) >= 8
+
+
+def test_a_disk_that_becomes_read_only(nights: Nights) -> None:
+    """As file systems do when their disk fails."""
+    assert starve(nights, errno.EROFS, (0.5,), {"write", "commit"}) == 2
 
 
 def test_a_document_that_kills_runs_is_set_aside(nights: Nights) -> None:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from write_helpers import START, make_row, open_store
 
-from qwen_batch.errors import OutputError
+from qwen_batch.errors import OutputError, UsageError
 from qwen_batch.write.report import AnswerLine, iter_answers, summarize
 
 
@@ -60,12 +60,12 @@ def test_the_first_answers(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_output(tmp_path: Path) -> None:
-    with pytest.raises(OutputError) as caught:
+    with pytest.raises(UsageError) as caught:
         summarize(tmp_path / "nowhere")
     assert str(caught.value) == (
         f"{tmp_path / 'nowhere'}: does not exist; name the folder that a run wrote (its output.dir)"
     )
-    with pytest.raises(OutputError, match=r"is no output of a run \(no results/part-\*\.parquet in it\)"):
+    with pytest.raises(UsageError, match=r"is no output of a run \(no results/part-\*\.parquet in it\)"):
         iter_answers(tmp_path, 1)
     (tmp_path / "results").mkdir()
     pq.write_table(pa.table({"x": [1]}), tmp_path / "results" / "part-000000.parquet")

@@ -229,7 +229,7 @@ def test_of_a_document_in_two_parts_the_journal_knows_better(tmp_path: Path) -> 
 def test_metadata_switched_on_and_off(tmp_path: Path) -> None:
     fill(tmp_path, *"abcd")
     with closing(open_store(tmp_path, metadata=True)) as store:
-        assert {row["metadata"] for row in read_results(tmp_path)} == {'{"team": "法务", "n": [1, 2.5, null]}'}
+        assert {row["metadata"] for row in read_results(tmp_path)} == {'{"team":"法务","n":[1,2.5,null]}'}
         store.add_rows(keyed("e"))
     assert pq.read_table(tmp_path / "results").schema.equals(result_schema(metadata=True))
     open_store(tmp_path).close()
