@@ -16,11 +16,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from qwen_batch.kernels import tuning
 from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, check, next_power_of_2
 from qwen_batch.kernels.tile import HEAD_DIMS, LOWEST, attend_tile, check_attention, scale_of, window_tiles
 
 MAX_GROUP = 16  # query heads of a KV head: rows of a tile, the fewest that the matrix units take
-MAX_SPLITS = 64
 
 
 def attention_decode(
@@ -56,7 +56,7 @@ def attention_decode(
     check(context_lens, "context_lens", (len(block_tables),), torch.int32)
     check(parts, "parts", (num_rows, num_heads, None, head_dim), torch.float32)
     check(lse, "lse", (num_rows, num_heads, num_parts), torch.float32)
-    if not 1 <= num_splits <= min(MAX_SPLITS, num_parts - first_part):
+    if not 1 <= num_splits <= min(tuning.MAX_SPLITS, num_parts - first_part):
         raise ValueError(f"{num_splits} splits do not fit {num_parts} parts from {first_part} on")
     if starts is not None and window:
         raise ValueError("a shared prefix and a window exclude each other")
@@ -72,20 +72,16 @@ def attention_decode(
 
 
 def choose_splits(num_rows: int, num_kv_heads: int, longest: int, num_processors: int) -> int:
-    """Splits that give every processor about two programs, each with 256 keys at least."""
-    wanted = -(-2 * num_processors // max(1, num_rows * num_kv_heads))
-    return max(1, min(wanted, -(-longest // 256), MAX_SPLITS))
+    """Splits that give every processor its programs, each with keys enough to be worth a part."""
+    wanted = -(-tuning.PROGRAMS_PER_PROCESSOR * num_processors // max(1, num_rows * num_kv_heads))
+    return max(1, min(wanted, -(-longest // tuning.MIN_KEYS_PER_SPLIT), tuning.MAX_SPLITS))
 
 
 def config(group: int, head_dim: int, dtype: torch.dtype) -> Config:
-    """Tiles that keep two stages of 64 keys and values in flight and spill no register; not tuned on a card."""
+    """Tiles for query heads in groups of so many. Raises ValueError for more than a tile has rows."""
     if group > MAX_GROUP:
         raise ValueError(f"{group} query heads a KV head exceed {MAX_GROUP}")
-    if dtype == torch.float32:
-        return Config({"BLOCK_M": MAX_GROUP, "BLOCK_N": 16}, num_warps=8, num_stages=2)
-    if head_dim < 64:
-        return Config({"BLOCK_M": MAX_GROUP, "BLOCK_N": 32}, num_warps=4, num_stages=2)
-    return Config({"BLOCK_M": MAX_GROUP, "BLOCK_N": 64}, num_warps=4, num_stages=3)
+    return tuning.attention("attention_decode", head_dim, dtype)
 
 
 def variants() -> Iterator[Variant]:
@@ -114,12 +110,16 @@ def _variant(dtype: torch.dtype, head_dim: int, has_starts: bool, has_window: bo
             "HAS_STARTS": has_starts, "HAS_WINDOW": has_window, "HEAD_DIM": head_dim,
             "BLOCK_D": next_power_of_2(head_dim), **chosen.tiles,
         },
-        chosen.num_warps, chosen.num_stages,
+        chosen,
     )  # fmt: skip
 
 
-# What changes from step to step is no reason to compile anew.
-@triton.jit(do_not_specialize=["table_width", "num_splits", "num_parts", "first_part"])
+# No number is a reason to compile anew: what variants() names is all that there is.
+@triton.jit(
+    do_not_specialize=[
+        "table_width", "num_kv_heads", "group", "shift", "num_splits", "num_parts", "first_part", "window", "num_sinks",
+    ]
+)  # fmt: skip
 def _attention_decode_kernel(
     queries, key_cache, value_cache, tables, context_lens, seqs, tokens, starts, parts, lse,
     table_width, num_kv_heads, group, shift, num_splits, num_parts, first_part, scale, window, num_sinks,

@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from qwen_batch.kernels import tuning
 from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, check, next_power_of_2
 from qwen_batch.kernels.tile import HEAD_DIMS, LOWEST, attend_tile, check_attention, scale_of, window_tiles
 
@@ -91,15 +92,8 @@ def attention_prefill(
 
 
 def config(head_dim: int, dtype: torch.dtype, *, has_window: bool = False) -> Config:
-    """Tiles for Hopper and Ampere, by count of registers and shared memory; not tuned on a card.
-
-    The rows of a tile do not depend on `has_window`: tiles are planned once for all layers.
-    """
-    if dtype == torch.float32:
-        # A third stage spills 8 bytes a thread on sm_100 where rows are padded to a power of two.
-        return Config({"BLOCK_M": 32, "BLOCK_N": 16}, num_warps=8, num_stages=2 if head_dim in (80, 96) else 3)
-    keys = 32 if has_window or head_dim < 64 else 64  # the window's mask takes registers; so do short rows on Ampere
-    return Config({"BLOCK_M": 128, "BLOCK_N": keys}, num_warps=8, num_stages=3 if head_dim == 64 else 2)
+    """The rows of a tile do not depend on `has_window`: tiles are planned once for all layers."""
+    return tuning.attention("attention_prefill" + " window" * has_window, head_dim, dtype)
 
 
 def variants() -> Iterator[Variant]:
@@ -124,12 +118,14 @@ def variants() -> Iterator[Variant]:
                         "HAS_WINDOW": has_window, "HEAD_DIM": head_dim, "BLOCK_D": next_power_of_2(head_dim),
                         **chosen.tiles,
                     },
-                    chosen.num_warps, chosen.num_stages,
+                    chosen,
                 )  # fmt: skip
 
 
-# What changes from step to step is no reason to compile anew.
-@triton.jit(do_not_specialize=["table_width"])
+# No number is a reason to compile anew: what variants() names is all that there is.
+@triton.jit(
+    do_not_specialize=["table_width", "num_kv_heads", "group", "queries_per_tile", "shift", "window", "num_sinks"]
+)
 def _attention_prefill_kernel(
     queries, key_cache, value_cache, tables, cu_seqlens, context_lens, tile_seqs, tile_firsts, out,
     table_width, num_kv_heads, group, queries_per_tile, shift, scale, window, num_sinks,

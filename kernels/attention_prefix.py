@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from qwen_batch.kernels import tuning
 from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, check, next_power_of_2
 from qwen_batch.kernels.tile import HEAD_DIMS, LOWEST, attend_tile, check_attention, scale_of
 
@@ -86,12 +87,8 @@ def attention_prefix(
 
 
 def config(head_dim: int, dtype: torch.dtype) -> Config:
-    """Tiles for Hopper and Ampere, by count of registers and shared memory; not tuned on a card."""
-    if dtype == torch.float32:
-        return Config({"BLOCK_M": 16, "BLOCK_N": 16}, num_warps=4, num_stages=2)
-    # Of head_dim 16, which test models have, a second stage spills 8 bytes a thread on sm_100.
-    stages = 3 if head_dim >= 64 else 2 if head_dim >= 32 else 1
-    return Config({"BLOCK_M": 64, "BLOCK_N": 32}, num_warps=4, num_stages=stages)
+    """Tiles; as many branches fit one as the heads of a group divide its rows."""
+    return tuning.attention("attention_prefix", head_dim, dtype)
 
 
 def variants() -> Iterator[Variant]:
@@ -109,12 +106,12 @@ def variants() -> Iterator[Variant]:
                     **dict.fromkeys(("HEAD_DIM", "BLOCK_D", "BLOCK_M", "BLOCK_N"), "constexpr"),
                 },
                 {"HEAD_DIM": head_dim, "BLOCK_D": next_power_of_2(head_dim), **chosen.tiles},
-                chosen.num_warps, chosen.num_stages,
+                chosen,
             )  # fmt: skip
 
 
-# What changes from step to step is no reason to compile anew.
-@triton.jit(do_not_specialize=["table_width", "num_splits", "num_parts"])
+# No number is a reason to compile anew: what variants() names is all that there is.
+@triton.jit(do_not_specialize=["table_width", "num_kv_heads", "group", "shift", "num_splits", "num_parts"])
 def _attention_prefix_kernel(
     queries, key_cache, value_cache, tables, tokens, tiles, members, parts, lse,
     table_width, num_kv_heads, group, shift, num_splits, num_parts, scale,

@@ -8,14 +8,16 @@ Of a step's tokens only those at a sequence's end need logits; the others are ne
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Variant, check
-from qwen_batch.kernels.rms_norm import BLOCKS, MAX_WIDTH, config, normed_row, rms_norm_reference
+from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Variant, by_alignment, check
+from qwen_batch.kernels.rms_norm import MAX_WIDTH, normed_row, rms_norm_reference
+from qwen_batch.kernels.tuning import ROW_BLOCKS, row
 
 
 def gather_logits(
@@ -33,7 +35,7 @@ def gather_logits(
     out = torch.empty((len(indices), width), dtype=x.dtype, device=x.device) if out is None else out
     check(out, "out", (len(indices), width), x.dtype)
     if len(indices):
-        _gather_logits_kernel[(len(indices),)](x, residual, weight, indices, out, width, eps, **config(width).launch)
+        _gather_logits_kernel[(len(indices),)](x, residual, weight, indices, out, width, eps, **row(width).launch)
     return out
 
 
@@ -45,15 +47,15 @@ def gather_logits_reference(x: Tensor, residual: Tensor, weight: Tensor, eps: fl
 def variants() -> Iterator[Variant]:
     """Every compilation that the launcher may ask for, up to MAX_WIDTH."""
     for dtype in DTYPES:
-        for block in BLOCKS:
-            pointer, chosen = "*" + TYPE_NAMES[dtype], config(block)
+        for block, (suffix, divisible) in product(ROW_BLOCKS, by_alignment("width")):
+            pointer, chosen = "*" + TYPE_NAMES[dtype], row(block)
             yield Variant(
-                "gather_logits", f"{TYPE_NAMES[dtype]} width<={block}", _gather_logits_kernel,
+                "gather_logits", f"{TYPE_NAMES[dtype]} width<={block}{suffix}", _gather_logits_kernel,
                 {
                     "x": pointer, "residual": pointer, "weight": pointer, "indices": "*i64", "out": pointer,
                     "width": "i32", "eps": "fp32", "BLOCK": "constexpr",
                 },
-                dict(chosen.tiles), chosen.num_warps, chosen.num_stages,
+                dict(chosen.tiles), chosen, divisible,
             )  # fmt: skip
 
 

@@ -30,11 +30,18 @@ class Config:
     tiles: Mapping[str, int]
     num_warps: int
     num_stages: int
+    max_registers: int | None = None  # a thread; None: as the assembler likes, which may spill to run more at once
+
+    @property
+    def options(self) -> dict[str, int]:
+        """What the compiler is told beside the constants."""
+        bound = {} if self.max_registers is None else {"maxnreg": self.max_registers}
+        return {**OPTIONS, "num_warps": self.num_warps, "num_stages": self.num_stages, **bound}
 
     @property
     def launch(self) -> dict[str, int]:
         """Keyword arguments of a launch."""
-        return {**self.tiles, **OPTIONS, "num_warps": self.num_warps, "num_stages": self.num_stages}
+        return {**self.tiles, **self.options}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +52,15 @@ class Variant:
     label: str  # what sets it apart from the kernel's other variants
     kernel: Any
     signature: Mapping[str, str]  # argument -> type, in the kernel's order: `*bf16`, `i32`, `fp32` or `constexpr`
-    constants: Mapping[str, Any]  # compile-time constants
-    num_warps: int
-    num_stages: int
+    constants: Mapping[str, Any]  # compile-time constants, those of `config` too
+    config: Config
+    divisible: tuple[str, ...] = ()  # integer arguments that 16 divides: Triton compiles for them apart
+
+
+def by_alignment(name: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """(label, what 16 divides) of the two forms in which Triton compiles a kernel with this integer argument: where 16
+    divides it, as it does in all published models, rows begin at multiples of 16 bytes and are read in such pieces."""
+    return (("", (name,)), (" odd", ()))
 
 
 def check(tensor: Tensor, name: str, shape: tuple[int | None, ...], *dtypes: torch.dtype) -> None:

@@ -15,10 +15,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, check, next_power_of_2
+from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Variant, check, next_power_of_2
 from qwen_batch.kernels.tile import HEAD_DIMS
-
-CONFIG = Config({"BLOCK_HEADS": 16}, num_warps=4, num_stages=1)  # 16 heads of 128: 16 elements a thread
+from qwen_batch.kernels.tuning import QK_NORM_ROPE_STORE as CONFIG
 
 
 def qk_norm_rope_store(
@@ -110,11 +109,12 @@ def variants() -> Iterator[Variant]:
                         "HAS_NORM": has_norm, "HEAD_DIM": head_dim, "BLOCK_HALF": next_power_of_2(head_dim // 2),
                         **CONFIG.tiles,
                     },
-                    CONFIG.num_warps, CONFIG.num_stages,
+                    CONFIG,
                 )  # fmt: skip
 
 
-@triton.jit
+# No number is a reason to compile anew: what variants() names is all that there is.
+@triton.jit(do_not_specialize=["num_heads", "num_kv_heads"])
 def _qk_norm_rope_store_kernel(
     qkv, q_weight, k_weight, cos, sin, slots, queries, key_cache, value_cache, num_heads, num_kv_heads, eps,
     HAS_NORM: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_HALF: tl.constexpr, BLOCK_HEADS: tl.constexpr,

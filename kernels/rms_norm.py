@@ -9,16 +9,17 @@ to the model's dtype before it is multiplied by the weight, as in the published 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, check, next_power_of_2
+from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Variant, by_alignment, check
+from qwen_batch.kernels.tuning import ROW_BLOCKS, row
 
-BLOCKS = tuple(64 << power for power in range(9))  # tile widths
-MAX_WIDTH = BLOCKS[-1]  # elements of a row that stay in registers
+MAX_WIDTH = ROW_BLOCKS[-1]  # elements of a row that stay in registers
 
 
 def rms_norm(
@@ -50,7 +51,7 @@ def rms_norm(
     if num_rows:
         _rms_norm_kernel[(num_rows,)](
             x, x if residual is None else residual, weight, normed, total, width, eps,
-            HAS_RESIDUAL=residual is not None, **config(width).launch,
+            HAS_RESIDUAL=residual is not None, **row(width).launch,
         )  # fmt: skip
     return normed, total
 
@@ -61,28 +62,20 @@ def rms_norm_reference(x: Tensor, weight: Tensor, eps: float, residual: Tensor |
     return total * torch.rsqrt(total.square().mean(-1, keepdim=True) + eps) * weight, total
 
 
-def config(width: int) -> Config:
-    """At most 32 elements a thread and array, so that three arrays stay in registers."""
-    block = max(BLOCKS[0], next_power_of_2(width))
-    return Config({"BLOCK": block}, num_warps=min(16, max(1, block // 512)), num_stages=1)
-
-
 def variants() -> Iterator[Variant]:
     """Every compilation that the launcher may ask for, up to MAX_WIDTH."""
     for dtype in DTYPES:
-        for block in BLOCKS:
-            for has_residual in (False, True):
-                chosen = config(block)
-                pointer = "*" + TYPE_NAMES[dtype]
-                yield Variant(
-                    "rms_norm", f"{TYPE_NAMES[dtype]} width<={block}{' +residual' if has_residual else ''}",
-                    _rms_norm_kernel,
-                    {
-                        **dict.fromkeys(("x", "residual", "weight", "normed", "total"), pointer),
-                        "width": "i32", "eps": "fp32", "HAS_RESIDUAL": "constexpr", "BLOCK": "constexpr",
-                    },
-                    {"HAS_RESIDUAL": has_residual, **chosen.tiles}, chosen.num_warps, chosen.num_stages,
-                )  # fmt: skip
+        for block, has_residual, (suffix, divisible) in product(ROW_BLOCKS, (False, True), by_alignment("width")):
+            chosen = row(block)
+            yield Variant(
+                "rms_norm", f"{TYPE_NAMES[dtype]} width<={block}{' +residual' if has_residual else ''}{suffix}",
+                _rms_norm_kernel,
+                {
+                    **dict.fromkeys(("x", "residual", "weight", "normed", "total"), "*" + TYPE_NAMES[dtype]),
+                    "width": "i32", "eps": "fp32", "HAS_RESIDUAL": "constexpr", "BLOCK": "constexpr",
+                },
+                {"HAS_RESIDUAL": has_residual, **chosen.tiles}, chosen, divisible,
+            )  # fmt: skip
 
 
 @triton.jit

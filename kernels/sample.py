@@ -18,15 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, check
-
-CONFIG = Config({"BLOCK": 4096}, num_warps=16, num_stages=1)  # 8 elements a thread: one 16-byte access in bf16
+from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Variant, by_alignment, check
+from qwen_batch.kernels.tuning import SAMPLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def sample(logits: Tensor, params: SampleInput, scores: Tensor | None = None) ->
             logits, scores, tokens, params.temperature, params.top_k, params.top_p, params.min_p, params.uniform,
             *(spare if tensor is None else tensor for tensor in penalties),
             spare if params.allowed is None else params.allowed, vocab, num_words(vocab),
-            HAS_PENALTY=bool(present), HAS_ALLOWED=params.allowed is not None, **CONFIG.launch,
+            HAS_PENALTY=bool(present), HAS_ALLOWED=params.allowed is not None, **SAMPLE.launch,
         )  # fmt: skip
     return tokens
 
@@ -140,25 +140,25 @@ def _bit(place: int) -> int:
 def variants() -> Iterator[Variant]:
     """Every compilation that the launcher may ask for."""
     for dtype in DTYPES:
-        for has_penalty in (False, True):
-            for has_allowed in (False, True):
-                suffix = (" penalties" if has_penalty else "") + (" bitmask" if has_allowed else "")
-                yield Variant(
-                    "sample", TYPE_NAMES[dtype] + suffix, _sample_kernel,
-                    {
-                        "logits": "*" + TYPE_NAMES[dtype], "scores": "*fp32", "tokens": "*i64",
-                        "temperature": "*fp32", "top_k": "*i32", "top_p": "*fp32", "min_p": "*fp32",
-                        "uniform": "*fp32",
-                        **dict.fromkeys(("repetition", "presence"), "*fp32" if has_penalty else "*i32"),
-                        **dict.fromkeys(("seen", "said", "allowed"), "*i32"), "vocab": "i32", "words": "i32",
-                        **dict.fromkeys(("HAS_PENALTY", "HAS_ALLOWED", "BLOCK"), "constexpr"),
-                    },
-                    {"HAS_PENALTY": has_penalty, "HAS_ALLOWED": has_allowed, **CONFIG.tiles},
-                    CONFIG.num_warps, CONFIG.num_stages,
-                )  # fmt: skip
+        choices = product((False, True), (False, True), by_alignment("vocab"))
+        for has_penalty, has_allowed, (suffix, divisible) in choices:
+            asked = " penalties" * has_penalty + " bitmask" * has_allowed
+            yield Variant(
+                "sample", TYPE_NAMES[dtype] + asked + suffix, _sample_kernel,
+                {
+                    "logits": "*" + TYPE_NAMES[dtype], "scores": "*fp32", "tokens": "*i64",
+                    "temperature": "*fp32", "top_k": "*i32", "top_p": "*fp32", "min_p": "*fp32",
+                    "uniform": "*fp32",
+                    **dict.fromkeys(("repetition", "presence"), "*fp32" if has_penalty else "*i32"),
+                    **dict.fromkeys(("seen", "said", "allowed"), "*i32"), "vocab": "i32", "words": "i32",
+                    **dict.fromkeys(("HAS_PENALTY", "HAS_ALLOWED", "BLOCK"), "constexpr"),
+                },
+                {"HAS_PENALTY": has_penalty, "HAS_ALLOWED": has_allowed, **SAMPLE.tiles},
+                SAMPLE, divisible,
+            )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["words"])
 def _sample_kernel(
     logits, scores, tokens, temperature, top_k, top_p, min_p, uniform, repetition, presence, seen, said, allowed,
     vocab, words, HAS_PENALTY: tl.constexpr, HAS_ALLOWED: tl.constexpr, BLOCK: tl.constexpr,
@@ -168,14 +168,15 @@ def _sample_kernel(
     scores += row * vocab
     heat = tl.load(temperature + row)
     divisor = tl.where(heat > 0.0, heat, 1.0)
-    peak = tl.full((), float("-inf"), dtype=tl.float32)
-    best = tl.full((), 2147483647, dtype=tl.int32)
-    num_broken = tl.full((), 0, dtype=tl.int32)
+    # The highest score of each place of a tile, the first id that has it, and NaNs: put together once, at the end.
+    highest = tl.full((BLOCK,), float("-inf"), dtype=tl.float32)
+    first = tl.full((BLOCK,), 2147483647, dtype=tl.int32)
+    broken = tl.full((BLOCK,), 0, dtype=tl.int32)
     for start in range(0, vocab, BLOCK):
         ids = start + tl.arange(0, BLOCK)
         inside = ids < vocab
         x = tl.load(logits + ids, mask=inside, other=float("-inf")).to(tl.float32)
-        num_broken += tl.sum((x != x).to(tl.int32), axis=0)
+        broken |= (x != x).to(tl.int32)
         if HAS_PENALTY:
             rate = tl.load(repetition + row)
             x = tl.where(_has(seen + row * words, ids, inside), tl.where(x > 0.0, x / rate, x * rate), x)
@@ -184,12 +185,12 @@ def _sample_kernel(
             x = tl.where(_has(allowed + row * words, ids, inside), x, float("-inf"))
         x = x / divisor
         tl.store(scores + ids, x, mask=inside)
-        highest = tl.max(x, axis=0)
-        first = tl.min(tl.where((x == highest) & inside, ids, 2147483647), axis=0)
-        best = tl.where(highest > peak, first, best)
-        peak = tl.maximum(peak, highest)
+        first = tl.where(x > highest, ids, first)
+        highest = tl.where(x > highest, x, highest)
+    peak = tl.max(highest, axis=0)
+    best = tl.min(tl.where(highest == peak, first, 2147483647), axis=0)
     token = best
-    if (num_broken > 0) | (peak == float("-inf")):
+    if (tl.max(broken, axis=0) > 0) | (peak == float("-inf")):
         token = best * 0 - 1
     elif heat > 0.0:
         tl.debug_barrier()  # the scores were stored by other threads of this program

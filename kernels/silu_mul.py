@@ -14,9 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, check
-
-CONFIG = Config({"BLOCK": 1024}, num_warps=4, num_stages=1)  # 8 elements a thread: one 16-byte access in bf16
+from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Variant, by_alignment, check
+from qwen_batch.kernels.tuning import SILU_MUL as CONFIG
 
 
 def silu_mul(gate_up: Tensor, out: Tensor | None = None) -> Tensor:
@@ -39,12 +38,13 @@ def silu_mul_reference(gate_up: Tensor) -> Tensor:
 def variants() -> Iterator[Variant]:
     """Every compilation that the launcher may ask for."""
     for dtype in DTYPES:
-        pointer = "*" + TYPE_NAMES[dtype]
-        yield Variant(
-            "silu_mul", TYPE_NAMES[dtype], _silu_mul_kernel,
-            {"gate_up": pointer, "out": pointer, "width": "i32", "BLOCK": "constexpr"},
-            dict(CONFIG.tiles), CONFIG.num_warps, CONFIG.num_stages,
-        )  # fmt: skip
+        for suffix, divisible in by_alignment("width"):
+            pointer = "*" + TYPE_NAMES[dtype]
+            yield Variant(
+                "silu_mul", TYPE_NAMES[dtype] + suffix, _silu_mul_kernel,
+                {"gate_up": pointer, "out": pointer, "width": "i32", "BLOCK": "constexpr"},
+                dict(CONFIG.tiles), CONFIG, divisible,
+            )  # fmt: skip
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 """Compile every kernel for cards that need not be here, and show what each compilation takes.
 
-    python -m qwen_batch.bench.kernels --arch 90 [--kernel NAME] [--match TEXT] [--json]
+    python -m qwen_batch.bench.kernels [--arch 90] [--kernel NAME] [--match TEXT] [--qwen3] [--json]
 
 Registers, stack and local memory come from the machine code (`cuobjdump -res-usage`, which Triton carries); shared
 memory is what Triton asks for at launch. Bytes of stack or local memory are spilled registers: none is allowed.
@@ -12,18 +12,22 @@ import argparse
 import dataclasses
 import importlib
 import json
+import multiprocessing
+import os
 import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import triton
 
 from qwen_batch.errors import UsageError
-from qwen_batch.kernels.launch import OPTIONS, Variant
+from qwen_batch.kernels.launch import Variant
 
 KERNELS = (
     "rms_norm", "qk_norm_rope_store", "attention_prefill", "attention_decode", "attention_prefix", "attention_merge",
@@ -61,6 +65,34 @@ def iter_variants(kernels: Iterable[str] = KERNELS, match: str = "") -> Iterator
                 yield variant
 
 
+def is_for_qwen3(variant: Variant) -> bool:
+    """Whether a published Qwen3 model in bfloat16 comes to this one: what `--qwen3` and the default tests compile."""
+    label = variant.label
+    width = re.search(r"width<=(\d+)", label)
+    return (
+        label.startswith("bf16")
+        and not any(word in label for word in (" window", " odd", " penalties", " bitmask"))
+        and ("head_dim" not in label or "head_dim=128" in label)
+        and (variant.name != "qk_norm_rope_store" or " norm" in label)
+        and (width is None or int(width[1]) in (1024, 4096, 8192))
+    )
+
+
+def _compile_named(names: tuple[str, str], arch: int) -> Resources:
+    """For other processes, to which kernels cannot be handed over."""
+    return next(compile_variant(v, arch) for v in iter_variants([names[0]]) if v.label == names[1])
+
+
+def compile_all(variants: Sequence[Variant], archs: Sequence[int], num_processes: int) -> Iterator[Resources]:
+    """Each variant for each card, in order."""
+    asked = [((variant.name, variant.label), arch) for arch, variant in product(archs, variants)]
+    if num_processes == 1:
+        yield from (compile_variant(variant, arch) for arch, variant in product(archs, variants))
+        return
+    with ProcessPoolExecutor(num_processes, multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(_compile_named, *zip(*asked, strict=True), chunksize=4)
+
+
 def compile_variant(variant: Variant, arch: int) -> Resources:
     """Compile to machine code; needs no card. Raises UsageError where the interpreter was asked for."""
     from triton.backends.compiler import GPUTarget
@@ -71,7 +103,9 @@ def compile_variant(variant: Variant, arch: int) -> Resources:
     names = list(variant.kernel.arg_names)
     # torch's memory is aligned; launches tell Triton so, and loads become 16 bytes wide.
     aligned = {
-        (at,): [["tt.divisibility", 16]] for at, name in enumerate(names) if variant.signature[name].startswith("*")
+        (at,): [["tt.divisibility", 16]]
+        for at, name in enumerate(names)
+        if variant.signature[name].startswith("*") or name in variant.divisible
     }
     source = ASTSource(
         fn=variant.kernel,
@@ -79,11 +113,10 @@ def compile_variant(variant: Variant, arch: int) -> Resources:
         constexprs={(names.index(name),): value for name, value in variant.constants.items()},
         attrs=aligned,
     )
-    options = {**OPTIONS, "num_warps": variant.num_warps, "num_stages": variant.num_stages}
-    compiled = triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
+    compiled = triton.compile(source, target=GPUTarget("cuda", arch, 32), options=variant.config.options)
     registers, spilled = _resource_usage(compiled.asm["cubin"])
     return Resources(
-        variant.name, variant.label, arch, variant.num_warps, variant.num_stages, registers,
+        variant.name, variant.label, arch, variant.config.num_warps, variant.config.num_stages, registers,
         compiled.metadata.shared, spilled,
     )  # fmt: skip
 
@@ -122,14 +155,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--arch", type=int, action="append", choices=ARCHS, help="compute capability; repeatable")
     parser.add_argument("--kernel", action="append", choices=KERNELS, help="only this kernel; repeatable")
     parser.add_argument("--match", default="", help="only variants with this text in their label")
+    parser.add_argument("--qwen3", action="store_true", help="only what Qwen3 in bfloat16 comes to")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; default: one for each core")
     parser.add_argument("--json", action="store_true", help="one JSON object for each variant")
     options = parser.parse_args(arguments)
+    variants = [*iter_variants(options.kernel or KERNELS, options.match)]
+    if options.qwen3:
+        variants = [variant for variant in variants if is_for_qwen3(variant)]
     rows = []
-    for arch in options.arch or ARCHS:
-        for variant in iter_variants(options.kernel or KERNELS, options.match):
-            rows.append(compile_variant(variant, arch))
-            if options.json:
-                print(json.dumps(dataclasses.asdict(rows[-1])), flush=True)
+    for row in compile_all(variants, options.arch or [*ARCHS], options.jobs) if variants else ():
+        rows.append(row)
+        if options.json:
+            print(json.dumps(dataclasses.asdict(row)), flush=True)
     if not options.json:
         print(format_table(rows))
     bad = [row for row in rows if not row.fits]

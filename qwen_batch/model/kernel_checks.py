@@ -19,12 +19,13 @@ from qwen_batch.kernels.rms_norm import rms_norm, rms_norm_reference
 from qwen_batch.kernels.sample import SampleInput, sample
 from qwen_batch.kernels.silu_mul import silu_mul, silu_mul_reference
 from qwen_batch.kernels.tile import attention_reference
+from qwen_batch.kernels.tuning import MIN_BRANCHES, MIN_PREFIX_TOKENS
 from qwen_batch.model.attention import StepInput
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.staging import Staging
 from qwen_batch.model.triton_backend import TritonAttention
-from qwen_batch.model.triton_plan import MIN_BRANCHES, MIN_PREFIX_TOKENS, AttentionShape, plan_attention
+from qwen_batch.model.triton_plan import AttentionShape, plan_attention
 from qwen_batch.model.workspace import Memory, NewMemory
 
 EPS = 1e-6

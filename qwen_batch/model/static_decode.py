@@ -13,19 +13,10 @@ from torch import Tensor
 
 from qwen_batch.kernels import attention_prefill as prefill
 from qwen_batch.kernels import attention_prefix as prefix
+from qwen_batch.kernels.tuning import GRAPH_PREFIX_SPLITS, MIN_BRANCHES
 from qwen_batch.model.attention import StepInput
 from qwen_batch.model.staging import Staging
-from qwen_batch.model.triton_plan import (
-    MIN_BRANCHES,
-    AttentionPlan,
-    AttentionShape,
-    DecodeRows,
-    prefix_starts,
-)
-
-# Splits of shared prefixes in a graph, which must not depend on their number: parts of 256 sequences of Qwen3-32B then
-# take 75 MB. Not tuned on a card.
-PREFIX_SPLITS = 8
+from qwen_batch.model.triton_plan import AttentionPlan, AttentionShape, DecodeRows, prefix_starts
 
 SharedPrefixes = Sequence[tuple[Sequence[int], int]]  # (rows, length in tokens), as shared_prefixes gives them
 
@@ -67,7 +58,7 @@ class StaticDecode:
             num_splits=self._shape.splits(size, self._max_model_len),
             starts=self._starts[:size] if has_prefixes else None,
             prefixes=prefix.PrefixTiles(self._tiles[: self._num_tiles(size)], self._members) if has_prefixes else None,
-            num_prefix_splits=PREFIX_SPLITS if has_prefixes else 0,
+            num_prefix_splits=GRAPH_PREFIX_SPLITS if has_prefixes else 0,
         )
         no_tiles = prefill.PrefillTiles(self._no_tiles, self._no_tiles, 1)
         return AttentionPlan(self._tables[:size], self._order[: size + 1], self._context_lens[:size], no_tiles, rows)

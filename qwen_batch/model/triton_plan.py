@@ -12,15 +12,11 @@ from torch import Tensor
 from qwen_batch.kernels import attention_decode as decode
 from qwen_batch.kernels import attention_prefill as prefill
 from qwen_batch.kernels import attention_prefix as prefix
+from qwen_batch.kernels.tuning import MIN_BRANCHES, MIN_PREFIX_TOKENS
 from qwen_batch.model.attention import StepInput
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.shared_prefix import find_shared_prefixes
 from qwen_batch.model.staging import Staging
-
-# A prefix is read once for all when so many sequences share it and it has so many tokens: below that, the second pass
-# and its merge cost more than they save. Not tuned on a card.
-MIN_BRANCHES = 4
-MIN_PREFIX_TOKENS = 256
 
 
 @dataclass(frozen=True, slots=True)

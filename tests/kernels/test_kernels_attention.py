@@ -11,6 +11,7 @@ from qwen_batch.kernels import attention_decode as decode
 from qwen_batch.kernels import attention_merge as merge
 from qwen_batch.kernels import attention_prefill as prefill
 from qwen_batch.kernels import attention_prefix as prefix
+from qwen_batch.kernels import tuning
 from qwen_batch.kernels.tile import attention_reference
 
 # Weights are rounded to the dtype before they meet the values, the result once more; scores of float32 sums add less.
@@ -183,7 +184,7 @@ def test_prefix_with_decode_equals_the_whole(
     assert_close(out, reference(paged), roundings=ROUNDINGS[dtype])
 
 
-@pytest.mark.parametrize("num_parts", [1, 3, 8, 128])
+@pytest.mark.parametrize("num_parts", [1, 3, 16, 17, 129])
 def test_merge(num_parts: int) -> None:
     parts, lse = draw(5, 3, num_parts, 80, seed=1), draw(5, 3, num_parts, seed=2) * 20
     lse[1, :, 0] = -torch.inf
@@ -208,7 +209,7 @@ def test_splits_fill_the_card_and_no_more() -> None:
     assert decode.choose_splits(64, 8, 8192, 132) == 1
     assert decode.choose_splits(1, 8, 8192, 132) == 32
     assert decode.choose_splits(1, 8, 300, 132) == 2
-    assert decode.choose_splits(1, 1, 100_000, 132) == decode.MAX_SPLITS
+    assert decode.choose_splits(1, 1, 100_000, 132) == tuning.MAX_SPLITS
     assert decode.choose_splits(0, 8, 0, 132) == 1
 
 
