@@ -39,7 +39,8 @@ class CudaCapture:
     def __call__(self, compute: Callable[[], None]) -> Callable[[], None]:
         compute()  # compiles and loads kernels, which a capture forbids
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        # What other threads do on the device meanwhile, such as freeing memory, must not spoil the capture.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             compute()
         self._pool = graph.pool()
         return graph.replay

@@ -35,11 +35,12 @@ class Meter(Protocol):
 
 
 class CudaMeter:
-    """What torch's allocator holds, whether it is in use or kept for the next step."""
+    """What torch's allocator holds, in use or kept for the next step, and what the driver takes besides it for kernels
+    that are loaded and for cuBLAS, where that is more."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._before = 0
+        self._before = self._free = 0
 
     def total_and_free(self) -> tuple[int, int]:
         torch.cuda.empty_cache()
@@ -49,10 +50,12 @@ class CudaMeter:
     def start(self) -> None:
         torch.cuda.reset_peak_memory_stats(self._device)
         self._before = torch.cuda.memory_reserved(self._device)
+        self._free = torch.cuda.mem_get_info(self._device)[0]
 
     def peak(self) -> int:
         torch.cuda.synchronize(self._device)
-        return torch.cuda.max_memory_reserved(self._device) - self._before
+        taken = self._free - torch.cuda.mem_get_info(self._device)[0]
+        return max(taken, torch.cuda.max_memory_reserved(self._device) - self._before)
 
 
 def kv_pool_bytes(total: int, free: int, share: float, step_bytes: int) -> int:
@@ -81,8 +84,8 @@ def measure_kv_pool(decoder: Decoder, config: EngineConfig, meter: Meter, *, has
             "sequences; lower engine.max_num_batched_tokens and engine.max_num_seqs, or take a smaller model"
         ) from None
     step_bytes = max(prefill_bytes, meter.peak())
-    if has_graphs:  # they keep the temporaries of the widest decoding step, and its logits
-        step_bytes += num_seqs * (model.vocab_size + 8 * (model.hidden_size + model.intermediate_size)) * itemsize
+    if has_graphs:  # they keep what the widest decoding step computes on the way, and its logits twice
+        step_bytes += num_seqs * (2 * model.vocab_size + 16 * (model.hidden_size + model.intermediate_size)) * itemsize
     return kv_pool_bytes(total, free, config.gpu_memory, step_bytes)
 
 

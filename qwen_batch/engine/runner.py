@@ -90,7 +90,7 @@ class Runner:
     def clear_blocks(self, block_ids: list[int]) -> None:
         """Fill blocks with zeros: a NaN behind the end of what their next owner has would reach it as 0 * NaN."""
         if block_ids:
-            blocks = torch.tensor(block_ids, device=self._decoder.weights.device)
+            blocks = self._staging.put(block_ids)
             for tensor in (*self._cache.keys, *self._cache.values):
                 tensor.index_fill_(0, blocks, 0)
 

@@ -23,13 +23,20 @@ logger = logging.getLogger(__name__)
 MIN_BATCHED_TOKENS = 16  # of a step; smaller pieces save nothing beside the weights
 FIRST_PATIENCE_STEPS = 64
 MAX_FAILURES = 2  # of a sequence in a step of its own
+# Of torch on a CPU, of cuBLAS, and of CUDA's own calls as torch and Triton's launcher pass them on.
+NO_MEMORY = (
+    "can't allocate memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDA error: out of memory",
+    "Triton Error [CUDA]: out of memory",
+)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the device, or the machine, had no memory left. torch has no type of its own for the CPU's."""
+    """Whether the device, or the machine, had no memory left. Only torch's allocator for CUDA has a type for it."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY)
 
 
 class BatchLimits:

@@ -13,6 +13,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from qwen_batch.errors import ModelError
 from qwen_batch.kernels.gather_logits import gather_logits, gather_logits_reference
 from qwen_batch.kernels.qk_norm_rope_store import qk_norm_rope_store, qk_norm_rope_store_reference
 from qwen_batch.kernels.rms_norm import rms_norm, rms_norm_reference
@@ -65,15 +66,31 @@ class Draw:
 
 
 def first_wrong_kernel(model: ModelConfig, block_size: int, dtype: torch.dtype, device: torch.device) -> str | None:
-    """What is wrong with the first kernel that is, in words; None when all are right."""
+    """What is wrong with the first kernel that is, in words; None when all are right.
+
+    Raises ModelError where the device cannot be used any more in this process, by torch neither.
+    """
     shape = AttentionShape.of(model, block_size, dtype, device)
     try:
         for check in iter_checks(model, shape, Draw.on(device, dtype)):
             if not check.ok:
                 return f"{check.name} is off by {check.error:.2g}, where {check.limit:.2g} is rounding"
     except Exception as error:  # a compiler may fail in any way
-        return f"{type(error).__name__}: {str(error).strip().split(chr(10))[0]}"
+        reason = f"{type(error).__name__}: {str(error).strip().split(chr(10))[0]}"
+        if not _still_works(device):  # after an illegal access CUDA refuses everything
+            raise ModelError(
+                f"a kernel broke the device for this process ({reason}), please report it; start again with "
+                "engine.backend torch"
+            ) from None
+        return reason
     return None
+
+
+def _still_works(device: torch.device) -> bool:
+    try:
+        return bool(torch.ones(1, device=device).add_(1).item() == 2)
+    except RuntimeError:
+        return False
 
 
 def iter_checks(model: ModelConfig, shape: AttentionShape, draw: Draw) -> Iterator[Check]:

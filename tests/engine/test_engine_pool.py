@@ -11,7 +11,7 @@ import torch
 
 from qwen_batch.bench.roofline import Rates, compute_bound_tokens, measure_rates
 from qwen_batch.engine.config import EngineConfig, resolve_num_blocks
-from qwen_batch.engine.memory import Meter, kv_pool_bytes, measure_kv_pool
+from qwen_batch.engine.memory import CudaMeter, Meter, kv_pool_bytes, measure_kv_pool
 from qwen_batch.errors import ModelError, UsageError
 from qwen_batch.model.attention import StepInput
 from qwen_batch.model.config import ModelConfig, parse_config
@@ -68,6 +68,22 @@ def test_the_largest_steps_are_tried(tiny_qwen3: Path, monkeypatch: pytest.Monke
     assert (len(prefill.token_ids), len(prefill.logit_indices)) == (50, 7)
     assert (decode.piece_lengths, decode.context_lens) == ([1] * 7, [300] * 7)
     assert measure_kv_pool(decoder, config, GivenMeter(0, 0), has_graphs=True) < 35 * GB
+
+
+def test_what_the_driver_takes_for_kernels_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card of which torch's allocator took 2 GB for the step, and the driver 1 GB more."""
+    free = [75 * GB, 72 * GB]
+    for name, answer in (
+        ("mem_get_info", lambda device: (free.pop(0), 80 * GB)),
+        ("memory_reserved", lambda device: 4 * GB),
+        ("max_memory_reserved", lambda device: 6 * GB),
+        ("reset_peak_memory_stats", lambda device: None),
+        ("synchronize", lambda device: None),
+    ):
+        monkeypatch.setattr(torch.cuda, name, answer)
+    meter = CudaMeter(torch.device("cuda", 0))
+    meter.start()
+    assert meter.peak() == 3 * GB
 
 
 def test_weights_that_leave_no_room_are_refused_in_words(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,3 +74,13 @@ def test_a_kernel_that_does_not_compile_is_no_kernel(tiny_qwen3: Path, monkeypat
 
     monkeypatch.setattr(kernel_checks, "rms_norm", broken)
     assert first_wrong_kernel(read_config(tiny_qwen3), 16, torch.float32, CPU) == "RuntimeError: no PTX for you"
+
+
+def test_a_kernel_that_breaks_the_device_ends_the_run(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: Any, **options: Any) -> Any:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nand more")
+
+    monkeypatch.setattr(kernel_checks, "rms_norm", broken)
+    monkeypatch.setattr(torch, "ones", broken)  # CUDA refuses everything from then on
+    with pytest.raises(ModelError, match=r"broke the device .*illegal memory.*; start again with engine\.back"):
+        first_wrong_kernel(read_config(tiny_qwen3), 16, torch.float32, CPU)
