@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
+from qwen_batch.bench.device import EXPECTED_SHARE, Bench
+from qwen_batch.bench.device_baselines import baselines, expected_seconds, one_by_one
 from qwen_batch.bench.device_checks import all_checks
-from qwen_batch.bench.shapes import Work, flops_per_request, shape_config
+from qwen_batch.bench.device_targets import describe, targets
+from qwen_batch.bench.roofline import Rates
+from qwen_batch.bench.shapes import WORK, Work, flops_per_request, shape_config
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -53,13 +59,106 @@ def test_the_whole_command_with_a_tiny_shape(tmp_path: Path) -> None:
     result = json.loads((tmp_path / "device.json").read_text())
     assert all(check["ok"] for check in result["checks"])
     assert result["engine_agrees_with_torch"] is True
+    assert (result["failed"], result["left_out"], result["running"]) == ([], [], None)
     assert {run.get("who") for run in result["runs"]} == {
         None,  # the profile
         "qwen-batch",
         "transformers one by one",
         "transformers padded batch",
+        "transformers continuous batching",
     }
-    assert all("continuous batching: RuntimeError: is made for CUDA" in line for line in result["left_out"])
+    (profiled,) = (run for run in result["runs"] if "profile" in run)
+    assert 0 < profiled["busy_share"] < 1
+    assert profiled["profile"][0]["kernel"] == "aten::mm"
+
+
+def test_a_part_that_hangs_ends_with_what_was_measured(tmp_path: Path) -> None:
+    """The kernels' checks take seconds in the interpreter; here they may take half a one."""
+    done = run_device(tmp_path / "device.json", "--tiny", "--limit-seconds", "0.5", interpret="1")
+    assert done.returncode == -signal.SIGALRM
+    assert "in all_checks" in done.stderr, "it says where"
+    assert json.loads((tmp_path / "device.json").read_text())["running"] == "kernels"
+
+
+def bench(output: Path, monkeypatch: pytest.MonkeyPatch, *, deadline: float = 1e9, end: float = 1e9) -> Bench:
+    """One whose parts do nothing."""
+    made = Bench(torch.device("cpu"), True, output, time.monotonic() + deadline, time.monotonic() + end, print)
+    for name in ("_kernels", "_agreement"):
+        monkeypatch.setattr(Bench, name, lambda self, seed: True)
+    monkeypatch.setattr(Bench, "_ceilings", lambda self: Rates(790e12, 4.3e12))
+    for name in ("_attention", "_shape", "_baselines"):
+        monkeypatch.setattr(Bench, name, lambda self, *arguments: None)
+    return made
+
+
+@pytest.mark.parametrize("part", ["_kernels", "_agreement", "_ceilings", "_attention", "_shape"])
+def test_what_breaks_is_told_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bench(tmp_path / "device.json", monkeypatch).run(["Qwen3-32B"], 0)
+
+    def broken(self: Bench, *arguments: object) -> None:
+        raise RuntimeError("CUDA error: misaligned address")
+
+    one = bench(tmp_path / "device.json", monkeypatch)
+    monkeypatch.setattr(Bench, part, broken)
+    assert not one.run(["Qwen3-32B"], 0)
+    assert "FAILED" in capsys.readouterr().out
+    result = json.loads((tmp_path / "device.json").read_text())
+    assert len(result["failed"]) == 1
+    assert result["failed"][0].endswith("RuntimeError: CUDA error: misaligned address")
+    assert "Qwen3-32B: transformers" in result["seconds"] or part == "_ceilings", "without ceilings there is no share"
+
+
+@pytest.mark.parametrize("part", ["_kernels", "_agreement"])
+def test_wrong_numbers_do_not_keep_the_timings_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    one = bench(tmp_path / "device.json", monkeypatch)
+    monkeypatch.setattr(Bench, part, lambda self, seed: False)
+    assert not one.run(["Qwen3-32B"], 0)
+    assert list(one.result["seconds"])[-2:] == ["Qwen3-32B: engine", "Qwen3-32B: transformers"]
+
+
+def test_nothing_begins_late_or_would_run_beyond_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = bench(tmp_path / "device.json", monkeypatch, end=1000)
+    assert not one._late("short", 500)
+    assert one._late("long", 1001)
+    late = bench(tmp_path / "device.json", monkeypatch, deadline=-1)
+    assert not late.run(["Qwen3-32B"], 0)
+    assert late.result["left_out"][0].startswith("kernels: out of time")
+
+
+def test_the_programme_of_qwen3_32b_is_expected_to_fit_on_an_h200() -> None:
+    """At a quarter of the matrix rate, and at what transformers is known to reach, with 100 s for the rest."""
+    config, rates = shape_config("Qwen3-32B"), Rates(790e12, 4.3e12)
+    ours = sum(w.num_requests * flops_per_request(config, w) / (EXPECTED_SHARE * rates.matmul_flops) for w in WORK)
+    theirs = sum(
+        expected_seconds(config, work, count, rates, one_by_one=run is one_by_one)
+        for work in WORK
+        for _, count, run in baselines(work, tiny=False)
+    )
+    assert 60 < ours < 200
+    assert 60 < theirs < 240
+    assert ours + theirs < 475 - 100
+
+
+def test_targets_are_told_met_or_missed() -> None:
+    def run(work: str, who: str, rate: float, tokens: float) -> dict[str, object]:
+        return {"shape": "Qwen3-32B", "who": who, "work": {"name": work}, "requests_per_second": rate,
+                "tokens_per_second": tokens}  # fmt: skip
+
+    result = {
+        "attention": {"decode_of_copy": 0.8, "prefill_of_matmul": 0.5},
+        "runs": [
+            run("seed", "qwen-batch", 24.0, 9216.0),
+            run("seed", "transformers one by one", 1.2, 460.0),
+            {"shape": "Qwen3-32B", "busy_share": 0.98, "profile": []},
+        ],
+    }
+    assert [(target["got"], target["met"]) for target in targets(result)] == [
+        (24.0, True), (20.0, True), (None, False), (0.8, True), (0.5, False), (0.98, True),
+    ]  # fmt: skip
+    assert [describe(target)[:6] for target in targets({"runs": []})] == ["MISSED"] * 6
+    assert describe(targets(result)[2]) == "MISSED doc, tokens/s: not measured, wanted 8,000"
 
 
 @pytest.mark.gpu
