@@ -66,4 +66,6 @@ def attention(kernel: str, head_dim: int, dtype: torch.dtype) -> Config:
 def row(width: int) -> Config:
     """For kernels that keep a row in registers: at most 32 elements a thread and array, so that three arrays do."""
     block = max(ROW_BLOCKS[0], next_power_of_2(width))
-    return Config({"BLOCK": block}, num_warps=min(16, block // 512), num_stages=1)
+    # The widest would spill 8 bytes on sm_89 to run twice at once; 512 threads of 128 registers are one of them.
+    bound = 128 if block == ROW_BLOCKS[-1] else None
+    return Config({"BLOCK": block}, num_warps=min(16, block // 512), num_stages=1, max_registers=bound)

@@ -157,21 +157,23 @@ class PagedStep:
         contexts: Sequence[int],
         sharing: Sequence[int] = (),
         memory: Memory | None = None,
+        shared_tokens: int = MIN_PREFIX_TOKENS,
     ) -> None:
         """`lengths` new tokens of sequences that then have `contexts` keys; those in `sharing` begin with the same
-        MIN_PREFIX_TOKENS."""
+        `shared_tokens`."""
         device, counts = draw.device, [-(-context // shape.block_size) for context in contexts]
         order = torch.randperm(sum(counts), generator=draw.generator, device=device).tolist()
         tables = [[order.pop() for _ in range(count)] + [0] * (max(counts) - count) for count in counts]
         for seq in sharing:
-            same = MIN_PREFIX_TOKENS // shape.block_size
+            same = shared_tokens // shape.block_size
             tables[seq][:same] = tables[sharing[0]][:same]
         self.offsets, self.contexts, self.tables = [*accumulate(lengths, initial=0)], list(contexts), tables
         self.queries = draw(self.offsets[-1], shape.num_kv_heads * shape.group, shape.head_dim)
         caches = [draw(sum(counts), shape.block_size, shape.num_kv_heads, shape.head_dim) for _ in range(2)]
         self.cache = KVCache((caches[0],), (caches[1],), shape.block_size)
         nothing = torch.empty(0, dtype=torch.int64, device=device)
-        step = StepInput(
+        self._shape, self._memory = shape, memory or NewMemory(device)
+        self._step = StepInput(
             token_ids=nothing,
             positions=nothing,
             slot_mapping=nothing,
@@ -181,8 +183,12 @@ class PagedStep:
             context_lens=self.contexts,
             block_lists=tables,
         )
-        plan = plan_attention(step, shape, Staging(device))
-        self._attention = TritonAttention(plan, self.cache, nothing, memory or NewMemory(device))
+        self.plan()
+
+    def plan(self) -> None:
+        """Work out what programs take; again after another choice of tiles."""
+        plan = plan_attention(self._step, self._shape, Staging(self.queries.device))
+        self._attention = TritonAttention(plan, self.cache, self._step.slot_mapping, self._memory)
 
     def attend(self) -> Tensor:
         """[num_tokens, num_heads * head_dim]."""
