@@ -17,7 +17,7 @@ from qwen_batch.errors import ModelError
 from qwen_batch.kernels.gather_logits import gather_logits, gather_logits_reference
 from qwen_batch.kernels.qk_norm_rope_store import qk_norm_rope_store, qk_norm_rope_store_reference
 from qwen_batch.kernels.rms_norm import rms_norm, rms_norm_reference
-from qwen_batch.kernels.sample import SampleInput, sample
+from qwen_batch.kernels.sample import SampleInput, pack, sample
 from qwen_batch.kernels.silu_mul import silu_mul, silu_mul_reference
 from qwen_batch.kernels.tile import attention_reference
 from qwen_batch.kernels.tuning import MIN_BRANCHES, MIN_PREFIX_TOKENS
@@ -109,6 +109,7 @@ def iter_checks(model: ModelConfig, shape: AttentionShape, draw: Draw) -> Iterat
     yield _check_store(model, shape, draw)
     yield _check_attention(shape, draw)
     yield _check_sample(draw)
+    yield _check_sample_of_fewer(draw)
 
 
 def _check(name: str, draw: Draw, got: Sequence[Tensor], want: Sequence[Tensor]) -> Check:
@@ -229,3 +230,33 @@ def _check_sample(draw: Draw) -> Check:
     params = SampleInput(temperature, top_k.to(torch.int32), top_p, min_p, uniform)
     wrong = sample(logits.to(draw.dtype), params) != ids[ranks]
     return Check("sample", float(wrong.sum()), 0.0)
+
+
+def _check_sample_of_fewer(draw: Draw) -> Check:
+    """Penalties and a bitmask that take the best token, or the two best, away; the number of wrong tokens and bits."""
+    device, places = draw.device, torch.arange(3, device=draw.device)
+    ids = torch.randperm(SAMPLE_VOCAB, generator=draw.generator, device=device)[:3]
+    logits = torch.full((3, SAMPLE_VOCAB), -60.0, device=device)
+    logits[:, ids] = 10.0 - places
+
+    def marked(*pairs: tuple[int, int]) -> Tensor:
+        """bool [3, vocab]: (row, rank of a token)."""
+        out = torch.zeros((3, SAMPLE_VOCAB), dtype=torch.bool, device=device)
+        for row, rank in pairs:
+            out[row, ids[rank]] = True
+        return out
+
+    def column(*values: float) -> Tensor:
+        return torch.tensor(values, device=device)
+
+    seen, said, wanted = pack(marked((0, 0))), pack(marked((1, 0))), ids[torch.tensor([1, 1, 2], device=device)]
+    params = SampleInput(
+        column(0.0, 0.0, 0.0), torch.zeros(3, dtype=torch.int32, device=device), column(1.0, 1.0, 1.0),
+        column(0.0, 0.0, 0.0), column(0.5, 0.5, 0.5), repetition=column(4.0, 1.0, 1.0),
+        presence=column(0.0, 1.5, 0.0), seen=seen, said=said, allowed=pack(~marked((2, 0), (2, 1))),
+    )  # fmt: skip
+    wrong = sample(logits.to(draw.dtype), params) != wanted
+    wrong_bits = (seen != pack(marked((0, 0), (0, 1), (1, 1), (2, 2)))).sum() + (
+        said != pack(marked((0, 1), (1, 0), (1, 1), (2, 2)))
+    ).sum()
+    return Check("sample with penalties and a bitmask", float(wrong.sum() + wrong_bits), 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from qwen_batch.engine import config as engine_config
 from qwen_batch.engine.config import resolve_backend
 from qwen_batch.errors import ModelError
+from qwen_batch.kernels.sample import SampleInput, sample
 from qwen_batch.model import kernel_checks, triton_backend
 from qwen_batch.model.config import read_config
 from qwen_batch.model.kernel_checks import first_wrong_kernel
@@ -44,6 +46,17 @@ def test_a_wrong_kernel_is_named(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPat
     wrong = first_wrong_kernel(read_config(tiny_qwen3), 16, torch.float32, CPU)
     assert wrong is not None
     assert wrong.startswith(f"{name} is off by ")
+
+
+def test_bits_that_sampling_leaves_alone_are_found(tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(logits: torch.Tensor, params: SampleInput, scores: torch.Tensor | None = None) -> torch.Tensor:
+        copies = {name: getattr(params, name).clone() for name in ("seen", "said") if params.seen is not None}
+        return sample(logits, dataclasses.replace(params, **copies), scores)
+
+    monkeypatch.setattr(kernel_checks, "sample", forgetful)
+    wrong = first_wrong_kernel(read_config(tiny_qwen3), 16, torch.float32, CPU)
+    assert wrong is not None
+    assert wrong.startswith("sample with penalties and a bitmask is off by 6")
 
 
 @pytest.mark.parametrize("name", ["attention_prefill", "attention_decode", "attention_merge", "attention_prefix"])

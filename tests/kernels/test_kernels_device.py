@@ -42,7 +42,7 @@ def test_prompts_share_what_they_say() -> None:
 def test_kernels_pass_the_checks_of_a_card_in_the_interpreter() -> None:
     torch.manual_seed(0)
     checks = list(all_checks(torch.device("cpu"), 0))
-    assert len(checks) == 12
+    assert len(checks) == 14
     assert all(check.ok for check in checks), checks
 
 
