@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test torture check lint clean
+.PHONY: demo test kernels torture check lint clean
 
 demo: $(VENV)/.demo-model
 	$(BIN)/qwen-batch run jobs/contracts.yaml || test $$? -eq 3  # 3: finished; a model this small may be flagged
@@ -12,6 +12,10 @@ demo: $(VENV)/.demo-model
 
 test: $(VENV)/.dev $(VENV)/.demo-model
 	$(BIN)/python -m pytest
+
+# Every kernel for every card, none of which has to be here, and the command for a card tried on the CPU.
+kernels: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/kernels --slow
 
 # Hundreds of runs, each killed or starved of disk somewhere else: half an hour and more.
 torture: $(VENV)/.dev

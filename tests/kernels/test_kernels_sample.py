@@ -26,15 +26,15 @@ def spread(num_rows: int) -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("vocab", [1, 97, 4096, 5003])
+@pytest.mark.parametrize("vocab", [1, 97, 2048, 2503])
 def test_greedy(dtype: torch.dtype, vocab: int) -> None:
     logits = draw(3, vocab, seed=vocab, dtype=dtype)
     assert sample(logits, params(3)).tolist() == logits.float().argmax(-1).tolist()
 
 
 def test_greedy_takes_the_lowest_of_equal_tokens() -> None:
-    logits = torch.zeros(1, 5003)
-    logits[0, [4100, 77, 4999]] = 3.0
+    logits = torch.zeros(1, 2503)
+    logits[0, [2100, 77, 2499]] = 3.0
     assert sample(logits, params(1)).tolist() == [77]
 
 
@@ -52,7 +52,7 @@ def test_greedy_takes_the_lowest_of_equal_tokens() -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("vocab", [97, 5003])
+@pytest.mark.parametrize("vocab", [97, 2503])
 def test_filters_equal_sorting(asked: dict[str, float], vocab: int) -> None:
     num_rows = 3
     logits = 3 * draw(num_rows, vocab, seed=vocab)
@@ -146,8 +146,8 @@ def test_bitmask(temperature: float) -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_row_with_a_nan_is_told_apart(temperature: float) -> None:
-    logits = draw(3, 5003, seed=8)
-    logits[1, 4500] = torch.nan
+    logits = draw(3, 2503, seed=8)
+    logits[1, 2400] = torch.nan
     tokens = sample(logits, params(3, temperature=temperature)).tolist()
     assert [token < 0 for token in tokens] == [False, True, False]
 
