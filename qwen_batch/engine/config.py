@@ -21,6 +21,7 @@ DType = Literal["auto", "float32", "bfloat16", "float16"]
 WeightsForm = Literal["auto", "int8"]
 Backend = Literal["auto", "torch", "native", "triton"]
 # Share of the memory that is free after the weights are loaded: the readers and the page cache need room too.
+ENOUGH_TOKENS = 24_576  # of keys and values on a CPU; what ENOUGH_SEQS sequences need comes before it
 CPU_KV_SHARE = 0.25
 THREADS_PER_CORE = 4  # beyond that threads only wait for one another, and thousands end the process
 
@@ -185,6 +186,16 @@ def resolve_num_blocks(config: EngineConfig, model: ModelConfig, dtype: torch.dt
             f"{max_model_len:,}; lower engine.max_model_len or raise engine.kv_memory"
         )
     return num_blocks
+
+
+def resolve_enough_blocks(config: EngineConfig, device: torch.device) -> int | None:
+    """Blocks in use above which a CPU runs no more sequences at once than a few: its rate no longer grows with them.
+
+    64 contracts of 300 to 3,200 tokens ran at 1.21 requests/s with 21,000 tokens of keys and values as with 63,000, in
+    1.3 GB instead of 2.3 (`demo`, two Zen 4 cores, 2026-11-30). None where the KV memory was asked for, and on CUDA.
+    """
+    asked = config.num_blocks is not None or config.kv_memory != "auto"
+    return None if asked or device.type != "cpu" else -(-ENOUGH_TOKENS // config.block_size)
 
 
 def cpu_kv_bytes() -> int:

@@ -30,6 +30,7 @@ from qwen_batch.engine.config import (
     resolve_backend,
     resolve_device,
     resolve_dtype,
+    resolve_enough_blocks,
     resolve_max_model_len,
     resolve_num_blocks,
     resolve_overlap,
@@ -116,6 +117,7 @@ class Engine:
             max_num_seqs=config.max_num_seqs,
             max_num_batched_tokens=config.max_num_batched_tokens,
             output_reserve=config.output_reserve,
+            enough_blocks=resolve_enough_blocks(config, self.device),
         )
         self._limits = BatchLimits(self._scheduler)
         self._step_times: StepTimes | None = None  # where the step's size was chosen by them

@@ -16,6 +16,8 @@ from qwen_batch.engine.estimate import OutputEstimator
 from qwen_batch.engine.queue import Bucket, Hashes, Picks, WaitingQueue, bucket_of
 from qwen_batch.engine.sequence import Sequence
 
+ENOUGH_SEQS = 8  # the rows of a tile of products
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -34,12 +36,19 @@ class Scheduler:
     """Holds the waiting and the running sequences."""
 
     def __init__(
-        self, blocks: BlockManager, *, max_num_seqs: int, max_num_batched_tokens: int, output_reserve: float
+        self,
+        blocks: BlockManager,
+        *,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        output_reserve: float,
+        enough_blocks: int | None = None,
     ) -> None:
         self._blocks = blocks
         self.max_num_seqs = max_num_seqs
         self.max_num_batched_tokens = max_num_batched_tokens
         self._output_reserve = output_reserve  # share of the answers for whose length admission keeps blocks
+        self._enough_blocks = enough_blocks  # with so many in use, no more than ENOUGH_SEQS sequences begin
         self._estimator = OutputEstimator()
         self._next_rebucket = 8  # answers learned
         self._waiting = WaitingQueue()
@@ -155,7 +164,7 @@ class Scheduler:
         self._note_prefilled()
         promised = sum(self._still_needed(sequence) for sequence in self.running)
         picks = Picks(self._waiting, self._is_in_flight)
-        while budget > 0 and len(self.running) < self.max_num_seqs:
+        while budget > 0 and len(self.running) < self.max_num_seqs and not self._is_enough(promised):
             may_open = 2 * (self._blocks.num_available - promised) >= self._blocks.num_blocks
             sequence = picks.next(may_open)
             if sequence is None:
@@ -168,6 +177,11 @@ class Scheduler:
                 budget -= num_tokens
             elif not picks.pass_over(sequence):
                 return
+
+    def _is_enough(self, promised: int) -> bool:
+        if self._enough_blocks is None or len(self.running) < ENOUGH_SEQS:
+            return False
+        return self._blocks.num_blocks - self._blocks.num_available + promised >= self._enough_blocks
 
     def _try(self, sequence: Sequence, promised: int) -> int | None:
         """Give it the blocks of its prefix and return how many more it may need; None when they are not there."""

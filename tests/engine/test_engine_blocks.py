@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -161,6 +162,19 @@ def test_higher_priority_runs_first() -> None:
     scheduler.add(low)
     scheduler.add(high)
     assert [piece.sequence for piece in scheduler.schedule()] == [high]
+
+
+@pytest.mark.parametrize(("enough_blocks", "expected"), [(None, 14), (1, 8), (20, 10), (100, 14)])
+def test_where_blocks_are_enough_a_few_sequences_run(enough_blocks: int | None, expected: int) -> None:
+    """Each needs two blocks; more than eight run only while fewer blocks than are enough are in use or promised."""
+    blocks = BlockManager(100, BLOCK_SIZE)
+    scheduler = Scheduler(
+        blocks, max_num_seqs=14, max_num_batched_tokens=100, output_reserve=1.0, enough_blocks=enough_blocks
+    )
+    for number in range(20):
+        scheduler.add(make_sequence([number] * 3, max_tokens=4, name=str(number)))
+    scheduler.schedule()
+    assert len(scheduler.running) == expected
 
 
 def test_lowest_priority_is_preempted() -> None:
