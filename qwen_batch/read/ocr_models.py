@@ -20,14 +20,12 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
+from qwen_batch.read.ocr_bands import STEP, cut_into_bands
+
 Pixels = npt.NDArray[np.uint8]  # (height, width, 3), blue, green, red
 Floats = npt.NDArray[np.float32]
 
 DETECTION_SIDE = 1280  # pixels of the longer side of the picture in which lines are looked for
-STEP = 32  # the detector takes multiples of this
-BAND = 192  # rows of a band, and 64 more at each end; for 1280 x 960 pixels at once the detector takes 370 MB
-BAND_MARGIN = 64  # rows that a band sees beyond each of its ends
-FLAT = 24  # levels of grey; a band with less contrast shows nothing
 INK = 0.3  # probability from which on a pixel belongs to a line
 MIN_LINE = 0.5  # mean probability in a line's box
 MAX_LINES = 1000
@@ -72,13 +70,10 @@ def _ink_map(picture: Pixels) -> Floats:
     rows, columns = (max(STEP, round(side * scale / STEP) * STEP) for side in (height, width))
     small = cv2.resize(picture, (columns, rows), interpolation=cv2.INTER_LINEAR)
     ink = np.zeros((rows, columns), np.float32)
-    for start in range(0, rows, BAND):
-        end = min(start + BAND, rows)
-        upper, lower = max(0, start - BAND_MARGIN), min(end + BAND_MARGIN, rows)
-        band = small[upper:lower]
-        if int(band.max()) - int(band.min()) < FLAT:
-            continue
-        ink[start:end] = _run("det", _normalised(band))[0, 0, start - upper : end - upper]
+    for band in cut_into_bands(small):
+        seen = _run("det", _normalised(small[band.upper : band.lower, band.left : band.right]))[0, 0]
+        kept = slice(band.start - band.upper, band.end - band.upper)
+        ink[band.start : band.end, band.left : band.right] = seen[kept]
     return ink
 
 
