@@ -1,8 +1,4 @@
-"""Ruled tables of a PDF page: the drawn lines come from pdfium, cells from pdfplumber's geometry, text from pdfium.
-
-pdfplumber alone would parse each page a second time, in Python (a second a page); its functions from edges to cells
-are all that is needed. They compare every horizontal with every vertical edge, hence the bound on edges.
-"""
+"""Ruled tables of a PDF page: drawn lines and text come from pdfium, cells from the geometry in grids.py."""
 
 from __future__ import annotations
 
@@ -14,6 +10,7 @@ from typing import Any
 
 import pypdfium2.raw as pdfium
 
+from qwen_batch.read.grids import MIN_EDGE, SNAP, Rule, find_cells, merge_rules
 from qwen_batch.read.pdf_chars import DIVIDED, Char, Placement
 from qwen_batch.read.table_heads import count_header_rows
 from qwen_batch.records import BBox, Span, Table
@@ -22,8 +19,6 @@ MAX_OBJECTS = 20_000  # of a page; more is a drawing
 MAX_SEGMENTS = 64  # of one path; rules and boxes have few
 MAX_EDGES = 1_500  # of each direction, after merging
 MAX_DEPTH = 4  # of form XObjects in one another
-SNAP = 3.0  # points: edges closer than this are one
-MIN_EDGE = 4.0  # points
 STRAIGHT = 0.6  # points that an edge may lean
 
 Matrix = tuple[float, float, float, float, float, float]
@@ -78,14 +73,14 @@ def find_grids(edges: Sequence[BBox]) -> list[Grid]:
     horizontal = sum(edge[2] - edge[0] > edge[3] - edge[1] for edge in edges)
     if horizontal < 3 or len(edges) - horizontal < 2:
         return []
-    from pdfplumber import table as geometry  # loads pdfminer: only where a page has rules
-
-    merged = geometry.merge_edges([_as_edge(edge) for edge in dict.fromkeys(edges)], SNAP, SNAP, SNAP, SNAP)
-    merged = [edge for edge in merged if edge["x1"] - edge["x0"] + edge["bottom"] - edge["top"] >= MIN_EDGE]
-    if max(sum(edge["orientation"] == way for edge in merged) for way in "hv") > MAX_EDGES:
+    wide = [edge[2] - edge[0] > edge[3] - edge[1] for edge in edges]
+    level = merge_rules({Rule(edge[1], edge[0], edge[2]) for edge, is_wide in zip(edges, wide, strict=True) if is_wide})
+    upright = merge_rules(
+        {Rule(edge[0], edge[1], edge[3]) for edge, is_wide in zip(edges, wide, strict=True) if not is_wide}
+    )
+    if max(len(level), len(upright)) > MAX_EDGES:
         return []
-    crossings = geometry.edges_to_intersections(merged, SNAP, SNAP)
-    grids = [_make_grid(cells) for cells in geometry.cells_to_tables(geometry.intersections_to_cells(crossings))]
+    grids = [_make_grid(cells) for cells in find_cells(upright, level)]
     return [grid for grid in grids if len(grid.cells) >= 4]
 
 
@@ -144,20 +139,6 @@ def _make_grid(cells: Sequence[BBox]) -> Grid:
         max(cell[3] for cell in ordered),
     )
     return Grid(box, ordered)
-
-
-def _as_edge(edge: BBox) -> dict[str, object]:
-    """pdfplumber's own form of an edge."""
-    x0, top, x1, bottom = edge
-    return {
-        "x0": x0,
-        "x1": x1,
-        "top": top,
-        "bottom": bottom,
-        "width": x1 - x0,
-        "height": bottom - top,
-        "orientation": "h" if x1 - x0 > bottom - top else "v",
-    }
 
 
 def _distance(box: BBox, x: float, y: float) -> float:

@@ -15,7 +15,7 @@ def page(*drawn: tuple[int, int, int, int], rows: int = 1280, columns: int = 992
     picture = np.full((rows, columns, 3), 250, np.uint8)
     for top, bottom, left, right in drawn:
         picture[top:bottom:2, left:right:3] = 10
-        picture[top + 1 : bottom : 2, left:right:3] = 10
+        picture[top + 1 : bottom : 2, left + 1 : right : 3] = 10
     return list(cut_into_bands(picture))
 
 
