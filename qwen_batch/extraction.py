@@ -34,7 +34,10 @@ class Extraction:
 
 
 def plain_extraction(arguments: Sequence[str]) -> Extraction | None:
-    """What the arguments of `extract` ask, where they are nothing but known flags and files; None: something else."""
+    """What the arguments of `extract` ask, where they are nothing but known flags and files; None: something else.
+
+    Raises UsageError for a file without a name.
+    """
     files: list[Path] = []
     forms: set[Form] = set()
     values: dict[str, str] = {}
@@ -48,6 +51,8 @@ def plain_extraction(arguments: Sequence[str]) -> Extraction | None:
             values[name] = value if equals else rest.pop()
         elif word.startswith("-"):
             return None
+        elif not word:
+            raise UsageError("a file's name is empty: is a variable of the shell not set?")
         else:
             files.append(Path(word))
     if not files:

@@ -127,10 +127,16 @@ def extract(path: Path, input: ReadSettings, clean: CleanSteps, lean: bool = Fal
     """Read and clean one file, in a child under the same limits. `lean`: see ProcessPool."""
     item = FileItem(_mended(path.name), path, _mended(str(path)))
     if not path.is_file():
-        what = "a folder; name a file" if path.is_dir() else "no such file"
-        return Failure(item.doc_id, item.source, "read", "not_found", f"{item.source}: {what}")
+        return Failure(item.doc_id, item.source, "read", "not_found", f"{item.source}: {_what_is(path)}")
     ingest = Ingest(dataclasses.replace(input, workers=1), clean, lean)
     return next(iter(ingest.iter_clean([item])))
+
+
+def _what_is(path: Path) -> str:
+    """In words, what is no file."""
+    if path.is_dir():
+        return "a folder; name a file"
+    return "a device or a pipe; save what it gives as a file, and name that" if path.exists() else "no such file"
 
 
 def extract_report(path: Path, result: CleanDocument | Failure) -> dict[str, Any]:
