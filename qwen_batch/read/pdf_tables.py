@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pypdfium2.raw as pdfium
 
@@ -25,8 +24,7 @@ Matrix = tuple[float, float, float, float, float, float]
 IDENTITY: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(NamedTuple):
     """What a page shows besides text."""
 
     edges: tuple[BBox, ...]  # straight horizontal or vertical strokes
@@ -34,16 +32,11 @@ class Marks:
     image_area: float  # square points in user space
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(NamedTuple):
     """The cells of one table, row by row from the top."""
 
     bbox: BBox
     cells: tuple[BBox, ...]
-
-    def holds(self, char: Char) -> bool:
-        x, y = char.center
-        return self.bbox[0] <= x <= self.bbox[2] and self.bbox[1] <= y <= self.bbox[3]
 
     def cell_of(self, char: Char) -> int:
         """Index of the cell that holds the character, or of the nearest."""
@@ -88,10 +81,12 @@ def fill_grid(grid: Grid, chars: Sequence[Char]) -> Table | None:
     """Put the characters into the cells, with their line ends; None where that makes no table but a frame."""
     texts: list[list[str]] = [[] for _ in grid.cells]
     previous: dict[int, int] = {}
+    cell = 0
     for position, char in enumerate(chars):
-        if char.text.isspace() or not grid.holds(char):
+        if char.text.isspace() or not _is_inside(char, grid.bbox):
             continue
-        cell = grid.cell_of(char)
+        if not _is_inside(char, grid.cells[cell]):  # most stand in the cell of the one before
+            cell = grid.cell_of(char)
         if cell in previous:
             texts[cell].append(_gap(chars, previous[cell], position))
         texts[cell].append("-" if char.text == DIVIDED else char.text)
@@ -100,6 +95,11 @@ def fill_grid(grid: Grid, chars: Sequence[Char]) -> Table | None:
     if len(rows) < 2 or len(rows[0]) < 2 or sum(bool(cell) for row in rows for cell in row) < 3:
         return None
     return Table(rows, grid.bbox, spans, count_header_rows(rows, spans))
+
+
+def _is_inside(char: Char, box: BBox) -> bool:
+    x, y = char.x0 + char.x1, char.top + char.bottom  # twice the middle
+    return 2 * box[0] <= x <= 2 * box[2] and 2 * box[1] <= y <= 2 * box[3]
 
 
 def _gap(chars: Sequence[Char], before: int, after: int) -> str:
