@@ -7,6 +7,7 @@ files has none of them, and a fork of it is ready in half of the time.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -54,6 +55,7 @@ def spawn(arguments: list[str], channel: int, lifeline: int, stderr: IO[bytes]) 
 
 def fork(arguments: list[str], channel: int, lifeline: int, stderr: IO[bytes]) -> Process:
     """A copy of this process that serves. Raises OSError."""
+    gc.freeze()  # a collection in the child would write to all that it shares with its parent, and so copy it
     pid = os.fork()
     if pid:
         return _Forked(pid)
