@@ -13,12 +13,12 @@ def main() -> None:
         from qwen_batch.extraction import main as extract
         from qwen_batch.extraction import plain_extraction
 
-        if (wanted := plain_extraction(sys.argv[2:])) is not None:
-            try:
+        try:
+            if (wanted := plain_extraction(sys.argv[2:])) is not None:
                 sys.exit(extract(wanted))
-            except QwenBatchError as error:
-                print(f"qwen-batch: {error}", file=sys.stderr)
-                sys.exit(error.exit_code)
+        except QwenBatchError as error:
+            print(f"qwen-batch: {error}", file=sys.stderr)
+            sys.exit(error.exit_code)
     from qwen_batch.cli import main as run_command
 
     run_command()

@@ -34,7 +34,10 @@ class Extraction:
 
 
 def plain_extraction(arguments: Sequence[str]) -> Extraction | None:
-    """What the arguments of `extract` ask, where they are nothing but known flags and files; None: something else."""
+    """What the arguments of `extract` ask, where they are nothing but known flags and files; None: something else.
+
+    Raises UsageError for a file without a name.
+    """
     files: list[Path] = []
     forms: set[Form] = set()
     values: dict[str, str] = {}
@@ -48,6 +51,8 @@ def plain_extraction(arguments: Sequence[str]) -> Extraction | None:
             values[name] = value if equals else rest.pop()
         elif word.startswith("-"):
             return None
+        elif not word:
+            raise UsageError("a file's name is empty: is a variable of the shell not set?")
         else:
             files.append(Path(word))
     if not files:
@@ -56,8 +61,11 @@ def plain_extraction(arguments: Sequence[str]) -> Extraction | None:
     return Extraction(tuple(files), frozenset(forms), values.get(_PASSWORD), Path(file) if file else None)
 
 
-def run_extraction(wanted: Extraction) -> int:
-    """Print what was asked for; returns the exit code: 0, or 3 when a file could not be read."""
+def run_extraction(wanted: Extraction, lean: bool = False) -> int:
+    """Print what was asked for; returns the exit code: 0, or 3 when a file could not be read.
+
+    `lean`: see ProcessPool.
+    """
     if len(wanted.forms) > 1:
         raise UsageError("--json, --diff and --html are three ways to show a file: choose one")
     settings = ReadSettings(
@@ -65,12 +73,12 @@ def run_extraction(wanted: Extraction) -> int:
         password_file=str(wanted.password_file) if wanted.password_file is not None else None,
     )
     form: Form = next(iter(wanted.forms), "text")
-    codes = [_show(file, form, settings) for file in wanted.files]
+    codes = [_show(file, form, settings, lean) for file in wanted.files]
     return max(codes, default=0)
 
 
-def _show(file: Path, form: Form, settings: ReadSettings) -> int:
-    report = extract_report(file, extract(file, settings, CleanSteps()))
+def _show(file: Path, form: Form, settings: ReadSettings, lean: bool) -> int:
+    report = extract_report(file, extract(file, settings, CleanSteps(), lean))
     is_read = report["status"] == "ok"
     if form == "json":
         sys.stdout.write(json.dumps(report, ensure_ascii=False) + "\n")
@@ -90,7 +98,7 @@ def main(wanted: Extraction) -> int:
         print("qwen-batch: there is no standard output to write to", file=sys.stderr)
         return 1
     try:
-        return run_extraction(wanted)
+        return run_extraction(wanted, lean=True)
     except OSError as error:  # a file that cannot be read is a report, not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes there
         if not isinstance(error, BrokenPipeError):

@@ -26,14 +26,15 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Ingest:
-    """Turns items into cleaned documents, several at a time."""
+    """Turns items into cleaned documents, several at a time. `lean`: see ProcessPool."""
 
-    def __init__(self, input: ReadSettings, clean: CleanSteps) -> None:
+    def __init__(self, input: ReadSettings, clean: CleanSteps, lean: bool = False) -> None:
         self._input = input
         self._clean = clean
         self._passwords = passwords_of(input)
         self._ocr_seconds = OCR_SHARE * input.timeout_seconds if input.ocr == "auto" else 0.0
         self._workers = input.workers or os.cpu_count() or 1
+        self._lean = lean
 
     def iter_clean(self, items: Iterable[FileItem | Document | Failure]) -> Iterator[CleanDocument | Failure]:
         """One document or failure for each item, in the order in which they are done.
@@ -41,8 +42,9 @@ class Ingest:
         Items are pulled only as children are free, so that neither documents nor results pile up. Closing the
         iterator ends the children.
         """
+        limits = (self._input.timeout_seconds, self._input.memory_limit)
         with ProcessPool[Task, CleanDocument](
-            "qwen_batch.readers:read_and_clean", self._workers, self._input.timeout_seconds, self._input.memory_limit
+            "qwen_batch.readers:read_and_clean", self._workers, *limits, self._lean
         ) as pool:
             for item in items:
                 if isinstance(item, Failure):
@@ -121,14 +123,20 @@ def _hash_or_none(path: Path) -> str | None:
         return None
 
 
-def extract(path: Path, input: ReadSettings, clean: CleanSteps) -> CleanDocument | Failure:
-    """Read and clean one file, in a child under the same limits."""
+def extract(path: Path, input: ReadSettings, clean: CleanSteps, lean: bool = False) -> CleanDocument | Failure:
+    """Read and clean one file, in a child under the same limits. `lean`: see ProcessPool."""
     item = FileItem(_mended(path.name), path, _mended(str(path)))
     if not path.is_file():
-        what = "a folder; name a file" if path.is_dir() else "no such file"
-        return Failure(item.doc_id, item.source, "read", "not_found", f"{item.source}: {what}")
-    ingest = Ingest(dataclasses.replace(input, workers=1), clean)
+        return Failure(item.doc_id, item.source, "read", "not_found", f"{item.source}: {_what_is(path)}")
+    ingest = Ingest(dataclasses.replace(input, workers=1), clean, lean)
     return next(iter(ingest.iter_clean([item])))
+
+
+def _what_is(path: Path) -> str:
+    """In words, what is no file."""
+    if path.is_dir():
+        return "a folder; name a file"
+    return "a device or a pipe; save what it gives as a file, and name that" if path.exists() else "no such file"
 
 
 def extract_report(path: Path, result: CleanDocument | Failure) -> dict[str, Any]:

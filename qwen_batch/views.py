@@ -38,14 +38,19 @@ def format_diff(path: Path, input: ReadSettings, report: Mapping[str, Any]) -> s
     lines = [f"--- {report['source']}: as it was read", f"+++ {report['source']}: cleaned"]
     for before, after in zip(raw.pages, report["pages"], strict=True):
         changes = list(_changes(before.text.split(), after["text"].split()))
-        reasons = [f"{item['reason']}: {item['text']}" for item in _of_page(report, before.page_number)]
+        reasons = _reasons(report, before.page_number)
         if changes or reasons:
             lines += [f"@@ page {before.page_number} @@", *(f"removed {reason}" for reason in reasons), *changes]
     return "\n".join((*lines, ""))
 
 
-def _of_page(report: Mapping[str, Any], number: int) -> list[Mapping[str, Any]]:
-    return [item for item in report["removed"] if item["page_number"] == number]
+def _reasons(report: Mapping[str, Any], number: int) -> list[str]:
+    """What was taken out of a page, a line for each reason: a page of court paper has 28 line numbers."""
+    texts: dict[str, list[str]] = {}
+    for item in report["removed"]:
+        if item["page_number"] == number:
+            texts.setdefault(item["reason"], []).append(item["text"])
+    return [f"{reason}: {' | '.join(taken)}" for reason, taken in texts.items()]
 
 
 def _changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
@@ -96,9 +101,6 @@ def _picture(pictures: Sequence[bytes], number: int) -> str:
 
 
 def _text(report: Mapping[str, Any], page: Mapping[str, Any]) -> str:
-    gone = "".join(
-        f"<li>{html.escape(item['reason'])}: {html.escape(item['text'])}"
-        for item in _of_page(report, page["page_number"])
-    )
+    gone = "".join(f"<li>{html.escape(reason)}" for reason in _reasons(report, page["page_number"]))
     text = re.sub(r"\n{3,}", "\n\n", page["text"])
     return f"<pre>{html.escape(text)}</pre>" + (f"<ul class=gone>{gone}</ul>" if gone else "")

@@ -55,6 +55,21 @@ def test_mistakes_are_told_in_both_ways(
     assert done.stderr == "qwen-batch: --json, --diff and --html are three ways to show a file: choose one\n"
 
 
+def test_what_is_no_file_is_named_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name, code, message in (
+        ("", 2, "qwen-batch: a file's name is empty: is a variable of the shell not set?\n"),
+        (str(tmp_path / "pipe"), 3, "a device or a pipe; save what it gives as a file, and name that\n"),
+        (os.devnull, 3, "a device or a pipe; save what it gives as a file, and name that\n"),
+        (str(tmp_path), 3, "a folder; name a file\n"),
+    ):
+        command = [sys.executable, "-m", "qwen_batch", "extract", name]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == code
+        assert (done.stdout + done.stderr).endswith(message)
+        assert "Traceback" not in done.stderr
+
+
 def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("word " * 100_000)
     read_end, write_end = os.pipe()

@@ -9,6 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from qwen_batch.cli import app
+from qwen_batch.records import ReadSettings
+from qwen_batch.views import format_diff, format_html
 
 CONTRACT = Path(__file__).resolve().parents[1] / "sample_data" / "contracts" / "employment.pdf"
 
@@ -24,6 +26,15 @@ def test_diff_shows_words_and_reasons() -> None:
     assert "@@ page 1 @@\nremoved header: Veldt & Marsh" in shown
     assert "[-addi- tional-] {+additional+}" in shown
     assert "on the first [-pay- day.-] {+pay-day.+} If" in shown
+
+
+def test_a_reason_stands_in_one_line_however_much_it_took(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("It is so ordered.")
+    removed = [{"page_number": 1, "text": str(number), "reason": "line_number"} for number in (1, 2, 3)]
+    pages = [{"page_number": 1, "text": "It is so ordered."}]
+    report = {"source": "a.txt", "warnings": [], "error": None, "removed": removed, "pages": pages}
+    assert "<ul class=gone><li>line_number: 1 | 2 | 3</ul>" in format_html(tmp_path / "a.txt", ReadSettings(), report)
+    assert "removed line_number: 1 | 2 | 3\n" in format_diff(tmp_path / "a.txt", ReadSettings(), report)
 
 
 def test_diff_of_text_that_is_too_long_says_so(tmp_path: Path) -> None:

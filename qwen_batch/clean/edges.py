@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from qwen_batch.clean.removals import without_lines
 from qwen_batch.records import BBox, Line, Page, Removal
@@ -18,8 +17,7 @@ _DIGITS = re.compile(r"\d+")
 _ROMAN_AT_END = re.compile(r"^[ivxlc]{1,7}(?= )|(?<= )[ivxlc]{1,7}$")
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeLine:
+class EdgeLine(NamedTuple):
     """A line that stands near an edge."""
 
     page_index: int  # into the pages of the document

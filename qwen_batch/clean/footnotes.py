@@ -3,7 +3,6 @@ paragraph that they interrupt goes on."""
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -44,7 +43,7 @@ def _mark_page(page: Sequence[Entry], body: float) -> list[Entry]:
         if not _is_small(run[0], body) or not _are_notes(rows, done or early) or not _is_foot(rows, page):
             done += run
             continue
-        marked = (dataclasses.replace(row, note="starts" if starts else "goes on") for row, starts in _marked(rows))
+        marked = (row._replace(note="starts" if starts else "goes on") for row, starts in _marked(rows))
         (done if done else early).extend(marked)
     return done + early
 

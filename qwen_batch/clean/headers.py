@@ -14,7 +14,6 @@ import dataclasses
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import median
 
 from qwen_batch.clean.edges import EdgeLine, edge_lines, mask, remove_lines
 from qwen_batch.records import Page, Removal
@@ -154,10 +153,17 @@ def _slotted(lines: Sequence[EdgeLine], num_pages: int) -> Iterator[EdgeLine]:
             slot.sort(key=lambda line: line.page_index)
             if len(slot) < max(SLOT_MIN_PAGES, num_pages // 4) or len(slot) < 0.9 * len(cluster):
                 continue
-            if median(line.inner_gap / max(line.size, 1.0) for line in slot) < SLOT_GAP:
+            if _median([line.inner_gap / max(line.size, 1.0) for line in slot]) < SLOT_GAP:
                 continue
             if sum(_is_taken_up(slot, position) for position in range(len(slot))) >= SLOT_MATCHED * len(slot):
                 yield from slot
+
+
+def _median(values: Sequence[float]) -> float:
+    """As in `statistics`, which loads decimals and fractions."""
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return (ordered[half] + ordered[-half - 1]) / 2 if ordered else 0.0
 
 
 def _is_taken_up(slot: Sequence[EdgeLine], position: int) -> bool:

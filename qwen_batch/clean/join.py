@@ -7,9 +7,8 @@ joined, also over columns and pages.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from qwen_batch.clean.hyphens import HYPHENS, Vocabulary, glue_between
 from qwen_batch.clean.markers import (
@@ -36,8 +35,7 @@ BESIDE, BESIDE_IN_FULL = 1.5, 3.0  # ems between pieces of one line
 FULL_SLACK = 0.35  # ems that a full line may lack
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """Text of one page, and what stands between it and the piece before."""
 
     page_number: int
@@ -126,7 +124,7 @@ class _Joiner:
         self._parts.append(row.text)
         last = self._rows[-1]
         if _is_level(last, row):  # pieces of one line: it begins where the first of them does
-            self._rows[-1] = dataclasses.replace(row, x0=last.x0, indented=last.indented)
+            self._rows[-1] = row._replace(x0=last.x0, indented=last.indented)
         else:
             self._rows.append(row)
 
@@ -143,9 +141,9 @@ class _Joiner:
         notes, self._notes = self._notes, []
         joiner = _Joiner(self._vocabulary)
         for row in notes:
-            joiner.add(dataclasses.replace(row, note="", apart=row.note == "starts"))
+            joiner.add(row._replace(note="", apart=row.note == "starts"))
         for piece in joiner.finish():
-            self._pieces.append(dataclasses.replace(piece, page_number=max(page_number, piece.page_number)))
+            self._pieces.append(piece._replace(page_number=max(page_number, piece.page_number)))
 
     def _emit(self) -> None:
         text = "".join(self._parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from qwen_batch.clean.edges import EdgeLine, edge_lines, remove_lines
 from qwen_batch.records import Page, Removal
@@ -30,8 +30,7 @@ _BARE = re.compile(rf"[\[(（]?\s*{_N}\s*[\])）]?\.?", re.IGNORECASE)
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbered:
+class _Numbered(NamedTuple):
     line: EdgeLine
     value: int
     explicit: bool

@@ -9,8 +9,7 @@ import dataclasses
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from qwen_batch.clean.edges import in_table
 from qwen_batch.clean.markers import bullet, clause_kind, display_width, has_columns, is_rtl, is_stretched
@@ -34,8 +33,7 @@ FULL_ROOM = 0.35  # ems that a justified line may lack
 SIDE_STEP = 4.0  # ems between left edges beyond which a run of lines ends
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One line; x grows in reading direction, y downwards."""
 
     text: str
@@ -58,8 +56,7 @@ class Row:
         return self.right - self.x1
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """A table where it stands in the text."""
 
     table: Table
@@ -152,7 +149,7 @@ def _merged(row: Row, after: Row) -> Row:
     base = longer if len(longer.text) > 4 * len(shorter.text) else larger  # a bullet may be larger than its text
     glue = " " if after.x0 - row.x1 > WORD_SPACE * larger.size else ""
     text = row.text + glue + after.text
-    return dataclasses.replace(base, text=text, x0=row.x0, x1=max(row.x1, after.x1))
+    return base._replace(text=text, x0=row.x0, x1=max(row.x1, after.x1))
 
 
 def _turned(line: Line, width: float) -> Line:
@@ -204,7 +201,7 @@ def _unstretched(row: Row, before: Row | None, after: Row | None) -> Row:
         return row
     follows = before is not None and _is_full(before) and not has_columns(before.text) and _in_one_run(before, row)
     goes_on = after is not None and _in_one_run(row, after) and abs(after.x0 - row.x0) < INDENT * row.size
-    return dataclasses.replace(row, text=" ".join(row.text.split())) if follows or goes_on else row
+    return row._replace(text=" ".join(row.text.split())) if follows or goes_on else row
 
 
 def _is_full(row: Row) -> bool:
@@ -212,9 +209,8 @@ def _is_full(row: Row) -> bool:
 
 
 def _with(row: Row, leading: float, right: float = 0.0, indented: bool = False) -> Row:
-    """A copy with these measures; `dataclasses.replace` takes four times as long, and there are many lines."""
-    place = (row.page_number, row.x0, row.x1, row.bottom, row.size)
-    return Row(row.text, *place, right, leading, indented, row.flows, row.apart, row.printed, row.note)
+    """A copy with these measures."""
+    return row._replace(right=right, leading=leading, indented=indented)
 
 
 def _is_indented(row: Row, after: Row) -> bool:
@@ -272,7 +268,8 @@ def _nearby(ends: Ends, key: tuple[int, int]) -> Counter[int]:
     left, size = key
     nearby: Counter[int] = Counter()
     for step in range(-1, INNER_STEPS):
-        nearby.update(ends.get((left + step, size), {}))
+        if found := ends.get((left + step, size)):
+            nearby.update(found)
     return nearby
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from qwen_batch.read.pdf_chars import LINE_ENDS, Char
 
@@ -28,8 +28,7 @@ _OPENING, _CLOSING = "([{«‹", ")]}»›"
 _NUMERIC = frozenset(("EN", "AN", "ES", "ET", "CS"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Glyph:
+class _Glyph(NamedTuple):
     """What is drawn at one place: a letter, its marks, or the letters of a ligature."""
 
     chars: tuple[Char, ...]  # in the order in which they are read

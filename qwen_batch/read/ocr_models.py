@@ -8,6 +8,7 @@ al., ICML 2006).
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib.util
 import math
@@ -20,14 +21,12 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
+from qwen_batch.read.ocr_bands import STEP, cut_into_bands
+
 Pixels = npt.NDArray[np.uint8]  # (height, width, 3), blue, green, red
 Floats = npt.NDArray[np.float32]
 
 DETECTION_SIDE = 1280  # pixels of the longer side of the picture in which lines are looked for
-STEP = 32  # the detector takes multiples of this
-BAND = 192  # rows of a band, and 64 more at each end; for 1280 x 960 pixels at once the detector takes 370 MB
-BAND_MARGIN = 64  # rows that a band sees beyond each of its ends
-FLAT = 24  # levels of grey; a band with less contrast shows nothing
 INK = 0.3  # probability from which on a pixel belongs to a line
 MIN_LINE = 0.5  # mean probability in a line's box
 MAX_LINES = 1000
@@ -37,6 +36,8 @@ TALL = 1.5  # times as high as wide: text that runs up or down
 READ_HEIGHT = 48
 MIN_READ_WIDTH = 160
 MAX_READ_WIDTH = 1920
+WIDTH_STEP = 64  # lines of like widths have memory of one size
+LINES_BETWEEN = 8  # lines after which free memory is given back
 TURN_WIDTH = 192  # pixels of a line's beginning that tell whether it is upside down
 TURN_SAMPLES = 8  # lines, the longest, that decide for all of a page that run the same way
 TURN_SURE = 0.9
@@ -61,7 +62,12 @@ def read_lines(picture: Pixels) -> list[SeenLine]:
             for number in chosen:
                 crops[number] = cv2.rotate(crops[number], cv2.ROTATE_180)
     order = sorted(range(len(crops)), key=lambda number: _read_width(crops[number]), reverse=True)
-    texts = {number: _read(crops[number]) for number in order}  # the widest first: the rest fits into its memory
+    texts: dict[int, tuple[str, float]] = {}
+    for place, number in enumerate(order):  # the widest first: the rest fits into its memory
+        if place % LINES_BETWEEN == 0:
+            _give_back()
+        texts[number] = _read(crops[number])
+    _give_back()
     return [SeenLine(box, *texts[number]) for number, box in enumerate(boxes)]
 
 
@@ -72,13 +78,10 @@ def _ink_map(picture: Pixels) -> Floats:
     rows, columns = (max(STEP, round(side * scale / STEP) * STEP) for side in (height, width))
     small = cv2.resize(picture, (columns, rows), interpolation=cv2.INTER_LINEAR)
     ink = np.zeros((rows, columns), np.float32)
-    for start in range(0, rows, BAND):
-        end = min(start + BAND, rows)
-        upper, lower = max(0, start - BAND_MARGIN), min(end + BAND_MARGIN, rows)
-        band = small[upper:lower]
-        if int(band.max()) - int(band.min()) < FLAT:
-            continue
-        ink[start:end] = _run("det", _normalised(band))[0, 0, start - upper : end - upper]
+    for band in cut_into_bands(small):
+        seen = _run("det", _normalised(small[band.upper : band.lower, band.left : band.right]))[0, 0]
+        kept = slice(band.start - band.upper, band.end - band.upper)
+        ink[band.start : band.end, band.left : band.right] = seen[kept]
     return ink
 
 
@@ -161,7 +164,8 @@ def _read(crop: Pixels) -> tuple[str, float]:
 
 def _read_width(crop: Pixels) -> int:
     high, wide = crop.shape[:2]
-    return int(min(MAX_READ_WIDTH, max(MIN_READ_WIDTH, math.ceil(READ_HEIGHT * wide / high))))
+    needed: int = math.ceil(READ_HEIGHT * wide / high / WIDTH_STEP) * WIDTH_STEP
+    return min(MAX_READ_WIDTH, max(MIN_READ_WIDTH, needed))
 
 
 def _fitted(crop: Pixels, width: int) -> Floats:
@@ -210,6 +214,15 @@ def _characters() -> npt.NDArray[np.str_]:
     while listed and not listed[-1]:
         listed.pop()
     return np.array(["", *(line.rstrip("\r") for line in listed), " "])
+
+
+def _give_back() -> None:
+    """Let the system have the memory that is free, where the C library can do that.
+
+    It would be left in pieces that fit no other picture: 40 MB on a letter page.
+    """
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 def boxes_of(lines: Sequence[SeenLine]) -> Iterator[tuple[float, float, float, float]]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pypdfium2
 import pypdfium2.raw as pdfium
@@ -35,8 +34,7 @@ FINER = 1.5  # times the filled cells of ruled tables: an unruled one in their p
 PAGE_LIST = 12  # page numbers that a warning names
 
 
-@dataclass(frozen=True, slots=True)
-class PdfContent:
+class PdfContent(NamedTuple):
     """What a PDF holds."""
 
     pages: tuple[Page, ...]
@@ -71,8 +69,7 @@ def read_pdf(
     return _judge(read)
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadPage:
+class _ReadPage(NamedTuple):
     page: Page
     num_marks: int = 0  # drawn objects besides text
     broken: bool = False
@@ -162,7 +159,7 @@ def _recognised(read: _ReadPage, page: Any, recogniser: Recogniser) -> _ReadPage
     if found is None or not found[0]:
         return read
     seen = dataclasses.replace(read.page, lines=found[0], needs_ocr=False, ocr_confidence=found[1])
-    return dataclasses.replace(read, page=seen)
+    return read._replace(page=seen)
 
 
 def _regions(chars: PageChars, tables: Sequence[Table]) -> list[int] | None:

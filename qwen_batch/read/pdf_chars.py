@@ -48,8 +48,7 @@ class Char(NamedTuple):
         return (self.x0 + self.x1) / 2, (self.top + self.bottom) / 2
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """Maps user space of a page to what is shown: (x, y) -> (a*x + b*y + c, d*x + e*y + f)."""
 
     a: float

@@ -1,19 +1,15 @@
-"""Ruled tables of a PDF page: the drawn lines come from pdfium, cells from pdfplumber's geometry, text from pdfium.
-
-pdfplumber alone would parse each page a second time, in Python (a second a page); its functions from edges to cells
-are all that is needed. They compare every horizontal with every vertical edge, hence the bound on edges.
-"""
+"""Ruled tables of a PDF page: drawn lines and text come from pdfium, cells from the geometry in grids.py."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pypdfium2.raw as pdfium
 
+from qwen_batch.read.grids import MIN_EDGE, SNAP, Rule, find_cells, merge_rules
 from qwen_batch.read.pdf_chars import DIVIDED, Char, Placement
 from qwen_batch.read.table_heads import count_header_rows
 from qwen_batch.records import BBox, Span, Table
@@ -22,16 +18,13 @@ MAX_OBJECTS = 20_000  # of a page; more is a drawing
 MAX_SEGMENTS = 64  # of one path; rules and boxes have few
 MAX_EDGES = 1_500  # of each direction, after merging
 MAX_DEPTH = 4  # of form XObjects in one another
-SNAP = 3.0  # points: edges closer than this are one
-MIN_EDGE = 4.0  # points
 STRAIGHT = 0.6  # points that an edge may lean
 
 Matrix = tuple[float, float, float, float, float, float]
 IDENTITY: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(NamedTuple):
     """What a page shows besides text."""
 
     edges: tuple[BBox, ...]  # straight horizontal or vertical strokes
@@ -39,16 +32,11 @@ class Marks:
     image_area: float  # square points in user space
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(NamedTuple):
     """The cells of one table, row by row from the top."""
 
     bbox: BBox
     cells: tuple[BBox, ...]
-
-    def holds(self, char: Char) -> bool:
-        x, y = char.center
-        return self.bbox[0] <= x <= self.bbox[2] and self.bbox[1] <= y <= self.bbox[3]
 
     def cell_of(self, char: Char) -> int:
         """Index of the cell that holds the character, or of the nearest."""
@@ -78,14 +66,14 @@ def find_grids(edges: Sequence[BBox]) -> list[Grid]:
     horizontal = sum(edge[2] - edge[0] > edge[3] - edge[1] for edge in edges)
     if horizontal < 3 or len(edges) - horizontal < 2:
         return []
-    from pdfplumber import table as geometry  # loads pdfminer: only where a page has rules
-
-    merged = geometry.merge_edges([_as_edge(edge) for edge in dict.fromkeys(edges)], SNAP, SNAP, SNAP, SNAP)
-    merged = [edge for edge in merged if edge["x1"] - edge["x0"] + edge["bottom"] - edge["top"] >= MIN_EDGE]
-    if max(sum(edge["orientation"] == way for edge in merged) for way in "hv") > MAX_EDGES:
+    wide = [edge[2] - edge[0] > edge[3] - edge[1] for edge in edges]
+    level = merge_rules({Rule(edge[1], edge[0], edge[2]) for edge, is_wide in zip(edges, wide, strict=True) if is_wide})
+    upright = merge_rules(
+        {Rule(edge[0], edge[1], edge[3]) for edge, is_wide in zip(edges, wide, strict=True) if not is_wide}
+    )
+    if max(len(level), len(upright)) > MAX_EDGES:
         return []
-    crossings = geometry.edges_to_intersections(merged, SNAP, SNAP)
-    grids = [_make_grid(cells) for cells in geometry.cells_to_tables(geometry.intersections_to_cells(crossings))]
+    grids = [_make_grid(cells) for cells in find_cells(upright, level)]
     return [grid for grid in grids if len(grid.cells) >= 4]
 
 
@@ -93,10 +81,12 @@ def fill_grid(grid: Grid, chars: Sequence[Char]) -> Table | None:
     """Put the characters into the cells, with their line ends; None where that makes no table but a frame."""
     texts: list[list[str]] = [[] for _ in grid.cells]
     previous: dict[int, int] = {}
+    cell = 0
     for position, char in enumerate(chars):
-        if char.text.isspace() or not grid.holds(char):
+        if char.text.isspace() or not _is_inside(char, grid.bbox):
             continue
-        cell = grid.cell_of(char)
+        if not _is_inside(char, grid.cells[cell]):  # most stand in the cell of the one before
+            cell = grid.cell_of(char)
         if cell in previous:
             texts[cell].append(_gap(chars, previous[cell], position))
         texts[cell].append("-" if char.text == DIVIDED else char.text)
@@ -105,6 +95,11 @@ def fill_grid(grid: Grid, chars: Sequence[Char]) -> Table | None:
     if len(rows) < 2 or len(rows[0]) < 2 or sum(bool(cell) for row in rows for cell in row) < 3:
         return None
     return Table(rows, grid.bbox, spans, count_header_rows(rows, spans))
+
+
+def _is_inside(char: Char, box: BBox) -> bool:
+    x, y = char.x0 + char.x1, char.top + char.bottom  # twice the middle
+    return 2 * box[0] <= x <= 2 * box[2] and 2 * box[1] <= y <= 2 * box[3]
 
 
 def _gap(chars: Sequence[Char], before: int, after: int) -> str:
@@ -144,20 +139,6 @@ def _make_grid(cells: Sequence[BBox]) -> Grid:
         max(cell[3] for cell in ordered),
     )
     return Grid(box, ordered)
-
-
-def _as_edge(edge: BBox) -> dict[str, object]:
-    """pdfplumber's own form of an edge."""
-    x0, top, x1, bottom = edge
-    return {
-        "x0": x0,
-        "x1": x1,
-        "top": top,
-        "bottom": bottom,
-        "width": x1 - x0,
-        "height": bottom - top,
-        "orientation": "h" if x1 - x0 > bottom - top else "v",
-    }
 
 
 def _distance(box: BBox, x: float, y: float) -> float:

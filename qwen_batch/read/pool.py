@@ -1,6 +1,6 @@
 """Child processes that parse documents, so that one that hangs, aborts or eats memory costs one failed row.
 
-The children are started through `subprocess`, not `multiprocessing`: that works from notebooks and scripts alike.
+`multiprocessing` starts nothing here (see read/processes.py): children must start from notebooks and scripts alike.
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ import pickle
 import selectors
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from types import TracebackType
@@ -21,10 +18,12 @@ from typing import IO, Any, Generic, Self, TypeVar
 
 from qwen_batch.errors import RunError
 from qwen_batch.read.frames import HEADER, Trouble, frame
+from qwen_batch.read.processes import ends_within, fork, may_fork, spawn
 
 MAX_TASKS = 200  # of one child; then a fresh one, so that a leak of a native library stays small
 MAX_RESULT_BYTES = 1 << 30
 START_SECONDS = 120.0  # a child imports its parsers; cold disks are slow
+END_SECONDS = 5.0  # from the end of a child's channel to the end of the child
 TAIL_CHARS = 300
 RECEIVE_BYTES = 1 << 20
 
@@ -36,13 +35,17 @@ class ProcessPool(Generic[T, R]):
     """Runs `target` ("module:function") on items in child processes; results come as they finish.
 
     Use it as a context manager. Children start when they are needed and never outlive this process.
+    `lean`: this process is small and has loaded nothing that a child must not have, so that children may be forks.
     """
 
-    def __init__(self, target: str, workers: int, timeout_seconds: float, memory_limit_bytes: int) -> None:
+    def __init__(
+        self, target: str, workers: int, timeout_seconds: float, memory_limit_bytes: int, lean: bool = False
+    ) -> None:
         self._target = target
         self._workers = workers
         self._timeout_seconds = timeout_seconds
         self._memory_limit_bytes = memory_limit_bytes
+        self._lean = lean
         self._idle: list[_Child[T]] = []
         self._busy: list[_Child[T]] = []
 
@@ -83,7 +86,7 @@ class ProcessPool(Generic[T, R]):
             child.kill()
             child = None
         if child is None:
-            child = _Child(self._target, self._memory_limit_bytes)
+            child = _Child(self._target, self._memory_limit_bytes, self._lean)
         self._busy.append(child)
         child.give(item, self._timeout_seconds)
 
@@ -136,30 +139,14 @@ class _Result:
 class _Child(Generic[T]):
     """One child process, and what it is doing."""
 
-    def __init__(self, target: str, memory_limit_bytes: int) -> None:
+    def __init__(self, target: str, memory_limit_bytes: int, lean: bool) -> None:
         self.channel, theirs = socket.socketpair()
         lifeline, self._lifeline = os.pipe()
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the child)
+        self._stderr = _scratch_file()
         fds = (theirs.fileno(), lifeline)
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "qwen_batch.read.worker",
-            target,
-            *map(str, fds),
-            str(memory_limit_bytes),
-        ]
+        start = fork if lean and may_fork() else spawn
         try:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._stderr,
-                pass_fds=fds,
-                start_new_session=True,  # Ctrl-C reaches the parent alone, which decides
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            )
+            self.process = start([target, *map(str, fds), str(memory_limit_bytes)], *fds, self._stderr)
         except OSError as error:
             raise RunError(f"a reading process cannot be started: {error}") from None
         finally:
@@ -252,9 +239,8 @@ class _Child(Generic[T]):
         return Trouble("timeout", message)
 
     def _death(self) -> Trouble:
-        try:
-            code = self.process.wait(timeout=5)
-        except subprocess.TimeoutExpired:  # it closed its end, and lives
+        code = ends_within(self.process, END_SECONDS)
+        if code is None:  # it closed its end, and lives
             self.process.kill()
             code = self.process.wait()
         if not self._ready:
@@ -270,3 +256,12 @@ class _Child(Generic[T]):
         self._stderr.seek(0)
         text = " ".join(self._stderr.read().decode("utf-8", "replace").split())
         return text[-TAIL_CHARS:]
+
+
+def _scratch_file() -> IO[bytes]:
+    """A file without a name, in memory where the system has that."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("stderr"), "w+b")
+    import tempfile
+
+    return tempfile.TemporaryFile()

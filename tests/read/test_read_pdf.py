@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -217,3 +219,26 @@ def test_passwords_are_never_shown(write_pdf: WritePdf) -> None:
     error = error_of(write_pdf([["x"]], encrypt="Sesame1"), passwords=("Wrong1", "Wrong2"))
     assert "none of the 2 passwords fits" in str(error)
     assert "Wrong" not in str(error)
+
+
+PEAK = """
+import sys
+from pathlib import Path
+from qwen_batch.read.pdf import read_pdf
+read_pdf(Path(sys.argv[1]))
+status = Path("/proc/self/status").read_text()  # what getrusage tells is that of the parent, where that is larger
+print(status.partition("VmHWM:")[2].split()[0])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_pages_are_let_go_one_by_one(write_pdf: WritePdf) -> None:
+    """Their lines are kept, 20 KiB a page of these; a page that stays open takes 55 KiB more."""
+
+    def peak_kib(count: int) -> int:
+        line = "The parties agree upon the terms which are set out in the clauses above, and below."
+        path = write_pdf([[f"{page} {number}: {line}" for number in range(40)] for page in range(count)])
+        return int(subprocess.check_output([sys.executable, "-c", PEAK, str(path)]))
+
+    few, many = 40, 240
+    assert (peak_kib(many) - peak_kib(few)) / (many - few) < 45

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from qwen_batch.errors import RunError
 from qwen_batch.read import pool as pool_module
 from qwen_batch.read.frames import Trouble
 from qwen_batch.read.pool import ProcessPool
+from qwen_batch.read.processes import may_fork
 
 ADVICE = "the file is damaged, or needs more than input.memory_limit"
 HERE = Path(__file__).parent
@@ -146,7 +148,7 @@ PARENT = """
 import sys
 sys.path.insert(0, {here!r})
 from qwen_batch.read.pool import ProcessPool
-pool = ProcessPool("pool_targets:work", 1, 60.0, 1 << 30)
+pool = ProcessPool("pool_targets:work", 1, 60.0, 1 << 30, lean={lean})
 pool.submit("pid")
 ((_, pid),) = pool.wait()
 pool.submit("hang")
@@ -156,8 +158,9 @@ pool.wait()
 """
 
 
-def test_no_child_outlives_a_killed_parent() -> None:
-    script = PARENT.format(here=str(HERE))
+@pytest.mark.parametrize("lean", [False, True])
+def test_no_child_outlives_a_killed_parent(lean: bool) -> None:
+    script = PARENT.format(here=str(HERE), lean=lean)
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
@@ -171,3 +174,52 @@ def test_children_are_in_a_session_of_their_own() -> None:
         pool.submit("pid")
         ((_, pid),) = pool.wait()
         assert os.getsid(pid) == pid != os.getsid(0)
+
+
+LEAN = """
+import os, sys
+sys.path.insert(0, {here!r})
+from qwen_batch.errors import RunError
+from qwen_batch.read.pool import ProcessPool
+file = open(os.devnull)
+pool = ProcessPool("pool_targets:work", 1, {timeout}, 1 << 30, lean=True)
+for task, result in pool.run({tasks!r}):
+    print(task, result)
+print("subprocess" in sys.modules)
+try:
+    list(ProcessPool("no_such_module:work", 1, 5.0, 1 << 30, lean=True).run(["x"]))
+except RunError as error:
+    print(error)
+"""
+
+
+def test_a_lean_parent_forks_and_everything_else_is_the_same() -> None:
+    tasks = ["fine", "abort", "exit", "memory", "refuse", "print", "hang", "session", "files"]
+    script = LEAN.format(here=str(HERE), timeout=1.0, tasks=tasks)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    *results, spawned, failed = done.stdout.splitlines()
+    abort = Trouble("crashed", f"the parser crashed (signal SIGABRT): {ADVICE}; it said: native assertion failed")
+    assert results == [
+        "fine ('done', 'fine')",
+        f"abort {abort}",
+        f"exit {Trouble('crashed', f'the parser crashed (exit 7): {ADVICE}')}",
+        f"memory {dict(make_pool(workers=1).run(['memory']))['memory']}",
+        "refuse Trouble(error_type='encrypted', error='give a password')",
+        "print ",
+        f"hang {dict(make_pool(workers=1, timeout=1.0).run(['hang']))['hang']}",
+        "session True",
+        "files 5",  # standard input, output and error, the channel, the lifeline: nothing of the parent's
+    ]
+    assert spawned == "False"
+    assert "does not start" in failed
+    assert "No module named 'no_such_module'" in failed
+    assert done.stderr == ""
+
+
+def test_a_parent_with_threads_does_not_fork() -> None:
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    assert not may_fork()
+    end.set()
+    thread.join()

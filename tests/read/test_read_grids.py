@@ -1,0 +1,72 @@
+"""Cells from rules, compared with pdfplumber's."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from qwen_batch.read.grids import MIN_EDGE, SNAP
+from qwen_batch.read.pdf_tables import find_grids
+from qwen_batch.records import BBox
+
+
+def grid(xs: list[float], ys: list[float]) -> list[BBox]:
+    across = [(xs[0], y, xs[-1], y) for y in ys]
+    return [*across, *((x, ys[0], x, ys[-1]) for x in xs)]
+
+
+def of_pdfplumber(edges: list[BBox]) -> list[list[BBox]]:
+    geometry = pytest.importorskip("pdfplumber.table")
+    named = [
+        {
+            **dict(zip(("x0", "top", "x1", "bottom"), edge, strict=True)),
+            "width": edge[2] - edge[0],
+            "height": edge[3] - edge[1],
+            "orientation": "h" if edge[2] - edge[0] > edge[3] - edge[1] else "v",
+        }
+        for edge in dict.fromkeys(edges)
+    ]
+    merged = geometry.merge_edges(named, SNAP, SNAP, SNAP, SNAP)
+    merged = [edge for edge in merged if edge["x1"] - edge["x0"] + edge["bottom"] - edge["top"] >= MIN_EDGE]
+    crossings = geometry.edges_to_intersections(merged, SNAP, SNAP)
+    tables = geometry.cells_to_tables(geometry.intersections_to_cells(crossings))
+    return [sorted(map(rounded, table)) for table in tables if len(table) >= 4]
+
+
+def rounded(box: BBox) -> BBox:
+    return tuple(round(side, 6) for side in box)  # type: ignore[return-value]
+
+
+def test_a_grid_has_its_cells() -> None:
+    (found,) = find_grids(grid([10, 60, 110], [20, 40, 60]))
+    assert found.bbox == (10, 20, 110, 60)
+    assert found.cells == ((10, 20, 60, 40), (60, 20, 110, 40), (10, 40, 60, 60), (60, 40, 110, 60))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cells_are_those_of_pdfplumber(seed: int) -> None:
+    """Grids whose rules are broken, doubled, too long, too short, missing, and strokes that belong to none."""
+    chance = random.Random(seed)
+    edges: list[BBox] = []
+    for number in range(chance.randint(1, 3)):
+        xs = sorted(chance.sample(range(30, 500, 7), chance.randint(2, 7)))
+        ys = sorted(chance.sample(range(50 + 200 * number, 230 + 200 * number, 7), chance.randint(2, 8)))
+        edges += [edge for edge in grid([*map(float, xs)], [*map(float, ys)]) if chance.random() < 0.9]
+    for x0, top, x1, bottom in list(edges):
+        kind, near = chance.random(), chance.uniform(-4, 4)
+        if kind < 0.2:  # in two pieces, with a gap or without
+            middle = chance.uniform(0.3, 0.7)
+            edges.remove((x0, top, x1, bottom))
+            x, y = x0 + middle * (x1 - x0), top + middle * (bottom - top)
+            edges += [(x0, top, x, y), (x + abs(near) * (x1 > x0), y + abs(near) * (x1 == x0), x1, bottom)]
+        elif kind < 0.4:  # drawn twice, a little apart
+            edges.append(
+                (x0 + near * (x1 == x0), top + near * (x1 > x0), x1 + near * (x1 == x0), bottom + near * (x1 > x0))
+            )
+        elif kind < 0.5:
+            edges.append((x0, top, x0 + (x1 > x0) * 20, top + (x1 == x0) * 20))
+    chance.shuffle(edges)
+    horizontal = sum(edge[2] - edge[0] > edge[3] - edge[1] for edge in edges)
+    wanted = of_pdfplumber(edges) if horizontal >= 3 and len(edges) - horizontal >= 2 else []
+    assert [sorted(map(rounded, found.cells)) for found in find_grids(edges)] == wanted
