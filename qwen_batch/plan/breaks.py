@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 import unicodedata
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -53,15 +54,15 @@ class Breaks:
     """Break positions of one text. A position is the offset at which the next part begins, white space apart."""
 
     text: str
-    positions: dict[Level, list[int]]
-    row_starts: list[int] = field(default_factory=list)  # of table rows, ascending
-    row_ends: list[int] = field(default_factory=list)
+    positions: dict[Level, array[int]]
+    row_starts: array[int] = field(default_factory=lambda: array("q"))  # of table rows, ascending
+    row_ends: array[int] = field(default_factory=lambda: array("q"))
 
     def between(self, level: Level, low: int, high: int) -> list[int]:
         """Break positions of a level in (low, high], ascending."""
         if level in self.positions:
-            found = self.positions[level]
-            found = found[bisect_right(found, low) : bisect_right(found, high)]
+            listed = self.positions[level]
+            found = listed[bisect_right(listed, low) : bisect_right(listed, high)].tolist()
         else:
             found = list(self._scan(level, low, high))
         return [position for position in found if can_cut(self.text, position)]
@@ -118,7 +119,7 @@ class _Line:
 
 def find_breaks(text: str) -> Breaks:
     """List the break positions of a text down to sentences and table rows; one pass."""
-    breaks = Breaks(text, {level: [] for level in Level if level <= Level.GLUED})
+    breaks = Breaks(text, {level: array("q") for level in Level if level <= Level.GLUED})
     before: _Line | None = None
     for match in _LINE.finditer(text):
         content = match[0].strip()

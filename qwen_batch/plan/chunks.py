@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 from qwen_batch.plan.breaks import Level, can_cut, find_breaks
-from qwen_batch.plan.tokens import Tokenizer
+from qwen_batch.plan.tokens import Tokenizer, iter_sections
 from qwen_batch.records import Chunk, CleanDocument
 
 MIN_CHUNK_SIZE = 16  # tokens; below this a single character in byte tokens might not fit
@@ -37,7 +38,7 @@ def split_document(
 
     overlap: tokens of a chunk that are repeated at the start of the next, at most, from a sentence (or else a word)
     on. Every character that is not white space is in a chunk, and each chunk is `document.text[start:end]`.
-    The text is encoded once for the places and once more, chunk by chunk, for the exact counts.
+    The text is encoded once, in sections, for the places and once more, chunk by chunk, for the exact counts.
 
     Raises ValueError when chunk_size is below MIN_CHUNK_SIZE or the overlap is not below half of it.
     """
@@ -178,8 +179,8 @@ class _Splitter:
 
 def _token_starts(text: str, tokenizer: Tokenizer) -> Sequence[int]:
     """Offsets at which the tokens start, ascending even where a tokenizer reports the bytes of a character apart."""
-    _, offsets = tokenizer.encode_with_offsets(text)
-    starts = [start for start, _ in offsets]
-    if any(left > right for left, right in pairwise(starts)):
-        starts = list(accumulate(starts, max))
+    starts = array("q")
+    for begin, end in iter_sections(text):
+        _, offsets = tokenizer.encode_with_offsets(text[begin:end])
+        starts.extend(accumulate((begin + start for start, _ in offsets), max))
     return starts

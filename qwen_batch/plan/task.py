@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -75,7 +76,7 @@ class Part:
     """What is said about a part (nothing yet) and the prompt that asks for it."""
 
     note: Note
-    prompt: list[int]
+    prompt: Sequence[int]
 
 
 def split_into_parts(context: Context, document: CleanDocument, sampling: SamplingParams) -> tuple[Part, ...]:
@@ -106,7 +107,8 @@ def split_into_parts(context: Context, document: CleanDocument, sampling: Sampli
 def _parts(context: Context, document: CleanDocument, chunks: tuple[Chunk, ...]) -> Iterator[Part]:
     for chunk in chunks:
         note = Note(chunk.index + 1, chunk.index + 1, chunk.first_page, chunk.last_page, "")
-        yield Part(note, context.encode(context.prompts.map_messages(document, chunk, len(chunks))))
+        ids = context.encode(context.prompts.map_messages(document, chunk, len(chunks)))
+        yield Part(note, array("q", ids))  # of a text of 100 MB there are many, which all wait for their turn
 
 
 def plan_failure(document: CleanDocument, error: DocumentError) -> Failure:
@@ -258,7 +260,7 @@ class DocumentTask:
     def _build(self, notes: Sequence[Note]) -> list[int]:
         return self._context.encode(self._context.prompts.reduce_messages(self.document, notes))
 
-    def _request(self, index: int, ids: list[int], sampling: SamplingParams) -> Request:
+    def _request(self, index: int, ids: Sequence[int], sampling: SamplingParams) -> Request:
         wording = "merge" if self.level else "part" if self.num_chunks > 1 else "whole"
         name = f"{self._number}/{self.level}/{index}"
         return Request(name, ids, sampling, self.document.priority, self.level, wording)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from qwen_batch.records import Message
@@ -30,6 +30,35 @@ class Tokenizer(Protocol):
     def encode_chats(self, chats: Sequence[Sequence[Message]], thinking: bool) -> list[list[int]]:
         """`encode_chat` of each."""
         ...
+
+
+# Characters that are encoded at a time. A tokenizer takes some 150 bytes for each, so that a text of 100 MB would not
+# fit in any machine.
+SECTION = 1 << 18
+_SEAM_TOKENS = 8  # that the two sides of a cut may have more than both together, and plenty
+
+
+def iter_sections(text: str) -> Iterator[tuple[int, int]]:
+    """[start, end) of sections of at most SECTION characters, cut at line ends or spaces where there are any."""
+    start = 0
+    while start < len(text):
+        end = min(start + SECTION, len(text))
+        if end < len(text):
+            cut = text.rfind("\n", start + 1, end)
+            cut = cut if cut != -1 else text.rfind(" ", start + 1, end)
+            end = cut if cut != -1 else end
+        yield start, end
+        start = end
+
+
+def exceeds(text: str, tokenizer: Tokenizer, limit: int) -> bool:
+    """Whether a text certainly has more than `limit` tokens. Looks no further than it must."""
+    count = 0
+    for start, end in iter_sections(text):
+        count += len(tokenizer.encode(text[start:end])) - _SEAM_TOKENS
+        if count > limit:
+            return True
+    return False
 
 
 def shorten(text: str, tokenizer: Tokenizer, max_tokens: int) -> str:

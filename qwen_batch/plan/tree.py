@@ -7,7 +7,7 @@ level is ready, whatever level other documents are at.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from qwen_batch.errors import DocumentError, JobError, QwenBatchError, UsageError
@@ -15,7 +15,7 @@ from qwen_batch.job import Job, sampling_from_record
 from qwen_batch.plan.chunks import MIN_CHUNK_SIZE
 from qwen_batch.plan.prompts import Note, Prompts, well_formed
 from qwen_batch.plan.task import NO_DOCUMENT, Context, DocumentTask, Part, plan_failure, split_into_parts
-from qwen_batch.plan.tokens import Tokenizer
+from qwen_batch.plan.tokens import SECTION, Tokenizer, exceeds
 from qwen_batch.records import CleanDocument, Completion, Failure, Message, SamplingParams
 
 __all__ = ["DocumentTask", "Planner"]
@@ -27,7 +27,7 @@ class _Draft:
 
     document: CleanDocument
     sampling: SamplingParams
-    messages: tuple[Message, ...]  # of all of it in one prompt
+    messages: tuple[Message, ...] | None  # of all of it in one prompt; none where it is far too long for one
 
 
 class Planner:
@@ -84,8 +84,9 @@ class Planner:
     def start_all(self, documents: Sequence[CleanDocument]) -> list[DocumentTask | Failure]:
         """`start` for each; their prompts are encoded together, which takes less time."""
         drafts = [self._draft(document) for document in documents]
-        prompts = iter(self._encode_all([draft.messages for draft in drafts if isinstance(draft, _Draft)]))
-        return [draft if isinstance(draft, Failure) else self._plan(draft, next(prompts)) for draft in drafts]
+        chats = [draft.messages for draft in drafts if isinstance(draft, _Draft) and draft.messages is not None]
+        prompts = iter(self._encode_all(chats))
+        return [draft if isinstance(draft, Failure) else self._plan(draft, prompts) for draft in drafts]
 
     def _draft(self, document: CleanDocument) -> _Draft | Failure:
         try:
@@ -102,7 +103,9 @@ class Planner:
             raise DocumentError("empty", "the document holds no text")
         if not self._context.prompts.has_question:
             raise DocumentError("no_question", "the job asks nothing of a document; set prompt.question")
-        return _Draft(document, sampling, self._context.prompts.document_messages(document))
+        context = self._context
+        is_far_too_long = len(document.text) > SECTION and exceeds(document.text, context.tokenizer, context.window)
+        return _Draft(document, sampling, None if is_far_too_long else context.prompts.document_messages(document))
 
     def _draft_conversation(self, document: CleanDocument, sampling: SamplingParams) -> _Draft:
         if not any(message.content.strip() for message in document.messages):
@@ -122,9 +125,13 @@ class Planner:
         except Exception as error:
             return error
 
-    def _plan(self, draft: _Draft, prompt: list[int] | Exception) -> DocumentTask | Failure:
+    def _plan(self, draft: _Draft, prompts: Iterator[list[int] | Exception]) -> DocumentTask | Failure:
+        """prompts: those of the drafts that have messages, from this one on."""
         document = draft.document
         try:
+            if draft.messages is None:
+                return self._divided(document, draft.sampling, f"{len(document.text):,} characters")
+            prompt = next(prompts)
             if document.messages:
                 return self._conversation(document, draft.sampling, prompt)
             if isinstance(prompt, Exception):
@@ -134,14 +141,22 @@ class Planner:
             return plan_failure(document, error)
 
     def _document(self, document: CleanDocument, sampling: SamplingParams, ids: list[int]) -> DocumentTask:
-        context = self._context
-        fitting = context.window - sampling.max_tokens
-        threshold = min(fitting, context.threshold or fitting)
-        if len(ids) <= threshold:
+        if len(ids) <= self._threshold(sampling):
             return self._whole(document, sampling, ids)
-        over = f"{document.doc_id}: {len(ids):,} tokens are over the threshold of {threshold:,}"
+        return self._divided(document, sampling, f"{len(ids):,} tokens", ids)
+
+    def _threshold(self, sampling: SamplingParams) -> int:
+        fitting = self._context.window - sampling.max_tokens
+        return min(fitting, self._context.threshold or fitting)
+
+    def _divided(
+        self, document: CleanDocument, sampling: SamplingParams, size: str, ids: list[int] | None = None
+    ) -> DocumentTask:
+        """ids: of all of it in one prompt, unless that is too long for any."""
+        context, unit = self._context, " tokens" if ids is None else ""
+        over = f"{document.doc_id}: {size} are over the threshold of {self._threshold(sampling):,}{unit}"
         parts = split_into_parts(context, document, sampling)
-        if len(parts) == 1 and len(ids) <= fitting:
+        if len(parts) == 1 and ids is not None and len(ids) <= context.window - sampling.max_tokens:
             over += f"; read as a whole, as it fits one part of {self.chunk_size:,} tokens"
             return self._whole(document, sampling, ids, warnings=(over,))
         over += f"; read in {len(parts)} parts, then merged"

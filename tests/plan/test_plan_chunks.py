@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from plan_fakes import FakeTokenizer, WildTokenizer, make_document, paged_document
 
 from qwen_batch.plan.chunks import MIN_CHUNK_SIZE, split_document
+from qwen_batch.plan.tokens import iter_sections
 from qwen_batch.records import Chunk, CleanDocument
 
 PIECES = st.lists(
@@ -228,3 +229,12 @@ def test_a_long_text_takes_seconds() -> None:
     chunks = split_document(make_document(text), FakeTokenizer(), 10_000, 200)
     assert len(chunks) > 20
     assert time.process_time() - start < 15
+
+
+@given(text=st.text(alphabet="ab \n", max_size=400), size=st.integers(1, 40))
+def test_sections_are_the_text(text: str, size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("qwen_batch.plan.tokens.SECTION", size)
+        sections = list(iter_sections(text))
+    assert "".join(text[start:end] for start, end in sections) == text
+    assert all(0 < end - start <= size for start, end in sections)

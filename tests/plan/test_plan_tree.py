@@ -342,7 +342,8 @@ def test_documents_together_are_planned_as_each_alone() -> None:
             return super().encode_chat(messages, thinking)
 
     documents = [make_document("One."), conversation("bad"), make_document(" "), make_document(text_of(900))]
-    planner, alone = Planner(Refusing(), make_job(), 600), Planner(Refusing(), make_job(), 600)
+    job = make_job(sampling={"max_tokens": 60})
+    planner, alone = Planner(Refusing(), job, 600), Planner(Refusing(), job, 600)
     outcomes = planner.start_all(documents)
     assert [outcome.error_type for outcome in outcomes if isinstance(outcome, Failure)] == ["bad_record", "empty"]
     for outcome, other in zip(outcomes, map(alone.start, documents), strict=True):
@@ -351,6 +352,35 @@ def test_documents_together_are_planned_as_each_alone() -> None:
             assert outcome.requests() == other.requests()
         else:
             assert outcome == other
+
+
+def test_a_text_that_is_far_too_long_is_never_encoded_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Watching(FakeTokenizer):
+        longest = 0
+
+        def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+            self.longest = max(self.longest, len(text))
+            return super().encode_with_offsets(text)
+
+    job, document = make_job(sampling={"max_tokens": 60}), make_document(text_of(20_000))
+    expected = start(Planner(FakeTokenizer(), job, 600), document)
+    monkeypatch.setattr("qwen_batch.plan.tokens.SECTION", 10_000)
+    monkeypatch.setattr("qwen_batch.plan.tree.SECTION", 10_000)
+    tokenizer = Watching()
+    task = start(Planner(tokenizer, job, 600), document)
+    assert tokenizer.longest <= 10_000 < len(document.text)
+    assert task.warnings[0].startswith(
+        f"a.pdf: {len(document.text):,} characters are over the threshold of 540 tokens;"
+    )
+    texts = [len(request.prompt_token_ids) for request in task.requests()]
+    assert texts == [len(request.prompt_token_ids) for request in expected.requests()]
+
+
+def test_a_long_text_that_fits_is_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qwen_batch.plan.tokens.SECTION", 100)
+    monkeypatch.setattr("qwen_batch.plan.tree.SECTION", 100)
+    planner = Planner(FakeTokenizer(), make_job(sampling={"max_tokens": 60}), 600)
+    assert start(planner, make_document(text_of(400))).num_chunks == 1
 
 
 def test_thinking_reaches_the_template() -> None:
