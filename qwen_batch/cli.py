@@ -121,7 +121,7 @@ def run(
     """Run a job: every input document becomes one row of the table.
 
     Exit code 0: every row ok or skipped; 1: the run could not go on; 2: usage or job file; 3: finished, with failed or
-    flagged rows; 75: another run holds the lock; 130, 143: stopped by a signal, after saving.
+    flagged rows; 75: another run holds the lock; 130, 143, 129: stopped by a signal, after saving.
     """
     from qwen_batch.operate.log import configure_logging
     from qwen_batch.operate.summary import format_summary

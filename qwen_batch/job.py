@@ -284,7 +284,7 @@ class OutputSection(Section):
     """Form of JSON lines on standard output; openai-batch also leaves openai-batch.jsonl in the folder."""
     flush_rows: int = Field(default=200, ge=1)
     """A part file is written after so many rows ..."""
-    flush_seconds: float = Field(default=30.0, gt=0)
+    flush_seconds: float = Field(default=30.0, gt=0, allow_inf_nan=False)
     """... or so many seconds, whichever comes first."""
     completions: bool = False
     """Also write one row for every model call."""
@@ -292,7 +292,14 @@ class OutputSection(Section):
     """Add the records' metadata to the table as a JSON column."""
 
 
+def _check_words(words: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(word.strip() for word in words):
+        raise ValueError("one of them is empty, and would be in every answer; leave it out")
+    return words
+
+
 def _check_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    _check_words(patterns)
     for pattern in patterns:
         try:
             re.compile(pattern)
@@ -314,7 +321,7 @@ class SourceCheckSection(Section):
 class FilterSection(Section):
     """What an answer must not hold."""
 
-    words: Strings = ()
+    words: Annotated[Strings, AfterValidator(_check_words)] = ()
     """Words and phrases; case, width and line ends make no difference, and Chinese needs no borders."""
     patterns: Annotated[Strings, AfterValidator(_check_patterns)] = ()
     """Python regular expressions, whatever the case."""

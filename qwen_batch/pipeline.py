@@ -109,6 +109,8 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
             if not options.inputs and options.limit is None:
                 missing = drop_missing(sink, feed) if job.input.missing == "drop" else 0
                 end["dropped"] = missing + drop_mended(sink, feed)
+            elif job.input.missing == "drop":
+                logger.warning("input.missing is drop, but not all inputs of the job were looked at: every row is kept")
             end["documents"] = run.counts()
             end["stage_seconds"] = {name: round(spent, 3) for name, spent in run.times().seconds.items()}
         sink.close()

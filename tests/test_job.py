@@ -122,6 +122,18 @@ def test_thinking_takes_the_word_that_yaml_makes_a_boolean(tmp_path: Path, word:
             "job.yaml:4: long_documents.threshold: '24 kilos' is not a size; write a number such as 24000, 24k or 2GiB",
         ),
         (MINIMAL + "name: again\n", "job.yaml:3: name: this key stands here twice"),
+        (
+            MINIMAL + "filter: {words: [ok, ' ']}\n",
+            "job.yaml:3: filter.words: one of them is empty, and would be in every answer; leave it out",
+        ),
+        (
+            MINIMAL + "filter: {patterns: ['']}\n",
+            "job.yaml:3: filter.patterns: one of them is empty, and would be in every answer; leave it out",
+        ),
+        (
+            MINIMAL + "output: {flush_seconds: .inf}\n",
+            "job.yaml:3: output.flush_seconds: Input should be a finite number",
+        ),
         (MINIMAL + "input: [a\n", "job.yaml:4: not valid YAML: expected ',' or ']', but got '<stream end>'"),
         ("- a\n", "job.yaml: a job file is a mapping of keys such as `name:` and `model:`"),
         ("", "job.yaml: a job file is a mapping of keys such as `name:` and `model:`"),

@@ -200,6 +200,8 @@ def open_metrics(job: str, output: Path | None, *, file: str | None, host: str, 
     if file is None and port is None:
         yield NoMetrics()
         return
+    if file is not None and Path(file).is_dir():
+        raise UsageError(f"{file}: is a folder; name the metrics file in it, such as {Path(file) / 'qwen_batch.prom'}")
     if file is not None and not Path(file).absolute().parent.is_dir():
         raise UsageError(f"{file}: there is no such folder for the metrics file; create it, or name another file")
     metrics = RunMetrics(job, output, Path(file) if file else None)

@@ -44,6 +44,7 @@ CREATE INDEX completions_part ON completions (part);
 _LATER = """
 CREATE TABLE IF NOT EXISTS audit (seq INTEGER PRIMARY KEY, day TEXT NOT NULL, line TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS in_flight (doc_id TEXT PRIMARY KEY, deaths INTEGER NOT NULL, is_open INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS leaving (doc_id TEXT PRIMARY KEY);
 CREATE INDEX IF NOT EXISTS documents_failed ON documents (status) WHERE status = 'failed';
 """
 # Of 4 KiB, in the write-ahead log before it is copied into the database. Keys are hashes, so a step's rows change pages
@@ -169,11 +170,22 @@ class Journal:
     def forget_documents(
         self, doc_ids: Sequence[str], also: Callable[[sqlite3.Connection], None] | None = None
     ) -> None:
-        """Let these documents be unknown, and do what `also` does. All or none."""
+        """Let these documents be unknown, and do what `also` does. All or none. Their rows are `leaving` until
+        `has_left` says that no part holds them."""
         with self.transaction() as connection:
             for_ids(connection, "DELETE FROM documents WHERE doc_id", doc_ids)
+            connection.executemany("INSERT OR IGNORE INTO leaving VALUES (?)", [(doc_id,) for doc_id in doc_ids])
             if also is not None:
                 also(connection)
+
+    def leaving(self) -> list[str]:
+        """Documents that were dropped, and have not come back, whose rows a part may still hold."""
+        return [id_ for (id_,) in self.query("SELECT doc_id FROM leaving EXCEPT SELECT doc_id FROM documents")]
+
+    def has_left(self) -> None:
+        """No part holds rows of dropped documents any more."""
+        with self.transaction() as connection:
+            connection.execute("DELETE FROM leaving")
 
     def pending(self, kind: JournaledKind, limit: int) -> list[Columns]:
         """Up to `limit` rows that no part file holds, in the order in which they came."""

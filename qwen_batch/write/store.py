@@ -126,10 +126,16 @@ class ResultStore:
             made.recover()
             return made
 
+        def drop_what_leaves(results: JournaledTable) -> None:
+            if leaving := journal.leaving():
+                results.drop([doc_id for doc_id in leaving if results.holds(doc_id)])
+                journal.has_left()
+
         with ExitStack() as on_error:
             journal = Journal.open(folder / ".journal" / "journal.sqlite", disk)
             on_error.callback(journal.close)
             results = table("results", result_schema(metadata=metadata), DOCUMENTS, "finished_at")
+            drop_what_leaves(results)
             completions = table("completions", CALL_SCHEMA, COMPLETIONS, None) if keep_completions else None
             if fresh:
                 journal.forget_keys()
@@ -201,6 +207,7 @@ class ResultStore:
             self._journal.forget_documents(gone, lambda connection: self._audit.add(connection, events))
             self._audit.added()
             self._results.drop(gone)
+            self._journal.has_left()
         return len(gone)
 
     def tick(self) -> None:

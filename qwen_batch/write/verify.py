@@ -30,9 +30,11 @@ class Report:
     num_rows: int = 0
     num_parts: int = 0
     num_waiting: int = 0  # rows that the journal has and the next run writes
+    num_leaving: int = 0  # rows that were dropped and that the next run takes out of their parts
     num_audit_lines: int = 0
     problems: list[str] = field(default_factory=list)
     row_hashes: dict[str, str] = field(default_factory=dict)  # doc_id -> hash of its row in the audit log, newest
+    leaving: set[str] = field(default_factory=set)  # documents that were dropped
 
     def format(self) -> str:
         """For people."""
@@ -40,7 +42,8 @@ class Report:
         if len(self.problems) > _MAX_SHOWN:
             lines.append(f"problem    ... and {len(self.problems) - _MAX_SHOWN:,} more")
         waiting = f", {self.num_waiting:,} more wait in the journal for the next run" if self.num_waiting else ""
-        lines.append(f"table      {self.num_rows:,} rows in {self.num_parts:,} parts{waiting}")
+        leaving = f", {self.num_leaving:,} of them dropped and taken out by the next run" if self.num_leaving else ""
+        lines.append(f"table      {self.num_rows:,} rows in {self.num_parts:,} parts{leaving}{waiting}")
         lines.append(f"audit      {self.num_audit_lines:,} lines")
         lines.append(f"verdict    {f'{len(self.problems):,} problems' if self.problems else 'clean'}")
         return "\n".join(lines)
@@ -85,6 +88,8 @@ def _check_journal(connection: sqlite3.Connection, report: Report) -> None:
     for (version,) in connection.execute("SELECT value FROM meta WHERE name = 'version'"):
         if version != VERSION:
             report.problems.append(f"the journal has layout {version}, this release knows {VERSION}")
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'leaving'").fetchone():
+        report.leaving.update(id_ for (id_,) in connection.execute("SELECT doc_id FROM leaving"))
 
 
 def _check_table(folder: Path, connection: sqlite3.Connection, kind: JournaledKind, report: Report) -> None:
@@ -106,6 +111,9 @@ def _check_table(folder: Path, connection: sqlite3.Connection, kind: JournaledKi
             text = journaled.pop(id_, None)
             if text is None and kind is COMPLETIONS:
                 continue  # a fresh start has forgotten the call; what was said stays
+            if text is None and id_ in report.leaving:  # the run ended between the journal and the part
+                report.num_leaving += 1
+                continue
             report.problems += [f"{where}: {problem}" for problem in _compare(row, text, kind)]
             _check_row_hash(where, id_, text, kind, report)
         for id_ in journaled:

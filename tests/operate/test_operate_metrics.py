@@ -72,6 +72,12 @@ def test_a_text_file_tells_of_the_run(job: Path) -> None:
     assert not list(job.parent.glob("metrics.prom.*")), "the temporary file is gone"
 
 
+@pytest.mark.parametrize(("file", "message"), [("", "is a folder; name the"), ("no/x.prom", "there is no such folder")])
+def test_a_metrics_file_that_cannot_be_is_refused(job: Path, file: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        run_job(load_job(job), RunOptions(quiet=True, metrics_file=str(job.parent / file)))
+
+
 def test_a_failed_night_does_not_hide_the_last_good_one(job: Path) -> None:
     run_job(load_job(job), RunOptions(quiet=True))
     good = parse((job.parent / "metrics.prom").read_text())[("last_success_timestamp_seconds",)]

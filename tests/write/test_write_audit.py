@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import json
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from write_helpers import StoppingDisk, abandon, make_call, make_row, open_store
 from qwen_batch.write.audit import AuditEvent, AuditLog
 from qwen_batch.write.disk import Disk
 from qwen_batch.write.journal import Journal
+from qwen_batch.write.parts import PartFolder
 from qwen_batch.write.verify import verify
 
 # Of a flush: the table comes first.
@@ -199,6 +201,26 @@ def read_journal_row(folder: Path) -> str:
     ((text,),) = journal.query("SELECT row FROM documents")
     journal.close()
     return str(text)
+
+
+def test_a_drop_that_was_cut_short_is_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal has forgotten the rows, and the part could not be written: the next run takes them out."""
+    fill(tmp_path)
+
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.EIO, "refused")
+
+    with closing(open_store(tmp_path)) as store:
+        monkeypatch.setattr(PartFolder, "drop", refuse)
+        with pytest.raises(OSError, match="refused"):
+            store.drop_missing(lambda doc_id: doc_id != "c")
+        monkeypatch.undo()
+    report = verify(tmp_path)
+    assert report.problems == []
+    assert "1 of them dropped and taken out by the next run" in report.format()
+    open_store(tmp_path).close()
+    assert "c" not in [row["doc_id"] for row in read_results(tmp_path)]
+    assert verify(tmp_path).num_leaving == 0
 
 
 def test_dropped_rows_are_gone_and_told_of(tmp_path: Path) -> None:
