@@ -123,6 +123,11 @@ def test_thinking_takes_the_word_that_yaml_makes_a_boolean(tmp_path: Path, word:
         ),
         (MINIMAL + "name: again\n", "job.yaml:3: name: this key stands here twice"),
         (
+            MINIMAL + "sampling: {max_tokens: true, temperature: false}\n",
+            "job.yaml:3: sampling.max_tokens: a number is wanted here, not true or false\n"
+            "job.yaml:3: sampling.temperature: a number is wanted here, not true or false",
+        ),
+        (
             MINIMAL + "filter: {words: [ok, ' ']}\n",
             "job.yaml:3: filter.words: one of them is empty, and would be in every answer; leave it out",
         ),
