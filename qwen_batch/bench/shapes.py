@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from qwen_batch.model.config import ModelConfig, parse_config
+from qwen_batch.model.layers import LayerWeights, Weights
 from qwen_batch.model.linear import make_linear
-from qwen_batch.model.weights import LayerWeights, Weights
 
 _QWEN3 = {"model_type": "qwen3", "head_dim": 128, "num_key_value_heads": 8, "vocab_size": 151_936,
           "rope_theta": 1e6, "rms_norm_eps": 1e-6, "max_position_embeddings": 40_960}  # fmt: skip

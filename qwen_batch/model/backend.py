@@ -3,7 +3,7 @@ a CPU; triton (triton_backend.py), on CUDA."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -12,12 +12,10 @@ from torch.nn.functional import silu
 from qwen_batch.model.attention import StepAttention, StepInput
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.kv_cache import KVCache
+from qwen_batch.model.layers import LayerWeights
+from qwen_batch.model.linear import Linear
 from qwen_batch.model.rope import Rope, rotate
 from qwen_batch.model.workspace import Memory
-
-if TYPE_CHECKING:
-    from qwen_batch.model.linear import Linear
-    from qwen_batch.model.weights import LayerWeights
 
 
 class StepBackend(Protocol):

@@ -17,13 +17,14 @@ from qwen_batch.model.attention import StepInput
 from qwen_batch.model.backend import StepBackend, TorchBackend, run_layer
 from qwen_batch.model.config import ModelConfig, read_config
 from qwen_batch.model.kv_cache import KVCache
+from qwen_batch.model.layers import Weights
 from qwen_batch.model.linear import NativeLinear, apply_linear
 from qwen_batch.model.native import NativeBackend
 from qwen_batch.model.native_layers import NativeLayers
 from qwen_batch.model.native_library import NativeLibrary
 from qwen_batch.model.rope import Rope
 from qwen_batch.model.staging import Staging
-from qwen_batch.model.weights import Weights, load_weights
+from qwen_batch.model.weights import load_weights
 from qwen_batch.model.workspace import Memory, Workspace
 
 if TYPE_CHECKING:

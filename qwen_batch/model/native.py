@@ -13,10 +13,10 @@ from qwen_batch.model.attention import StepInput
 from qwen_batch.model.backend import StepBackend
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.kv_cache import KVCache
+from qwen_batch.model.layers import LayerWeights
 from qwen_batch.model.native_attention import plan_attention
 from qwen_batch.model.native_library import NativeLibrary
 from qwen_batch.model.rope import Rope
-from qwen_batch.model.weights import LayerWeights
 from qwen_batch.model.workspace import Memory
 
 

@@ -14,11 +14,11 @@ from torch import Tensor
 from qwen_batch.model.attention import StepInput
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.kv_cache import KVCache
+from qwen_batch.model.layers import LayerWeights, Weights
 from qwen_batch.model.linear import NativeLinear
 from qwen_batch.model.native_attention import VectorAttention
 from qwen_batch.model.native_library import GROUP, Buffers, Layer, Model, NativeLibrary
 from qwen_batch.model.rope import Rope
-from qwen_batch.model.weights import LayerWeights, Weights
 
 
 class NativeLayers:

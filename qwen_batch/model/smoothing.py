@@ -21,9 +21,9 @@ from qwen_batch.model.attention import StepInput
 from qwen_batch.model.backend import TorchBackend, run_layer
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.kv_cache import KVCache
+from qwen_batch.model.layers import LayerWeights
 from qwen_batch.model.linear import Linear, PlainLinear
 from qwen_batch.model.rope import Rope
-from qwen_batch.model.weights import LayerWeights
 from qwen_batch.model.workspace import Workspace
 
 SEQUENCES, LENGTH = 2, 128

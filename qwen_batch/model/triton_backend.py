@@ -21,9 +21,9 @@ from qwen_batch.kernels.tile import BLOCK_SIZES, HEAD_DIMS
 from qwen_batch.model.backend import StepBackend
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.kv_cache import KVCache
+from qwen_batch.model.layers import LayerWeights
 from qwen_batch.model.rope import Rope
 from qwen_batch.model.triton_plan import AttentionPlan, DecodeRows
-from qwen_batch.model.weights import LayerWeights
 from qwen_batch.model.workspace import Memory
 
 

@@ -11,7 +11,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,43 +18,10 @@ from torch import Tensor
 
 from qwen_batch.errors import ModelError
 from qwen_batch.model.config import ModelConfig
+from qwen_batch.model.layers import LayerWeights, Weights
 from qwen_batch.model.linear import Linear, PlainLinear, make_linear
 from qwen_batch.model.native_library import NativeLibrary
-
-if TYPE_CHECKING:
-    from qwen_batch.model.smoothing import Smoother
-
-
-@dataclass(frozen=True, slots=True)
-class LayerWeights:
-    """One decoder layer."""
-
-    input_norm: Tensor  # [hidden]
-    qkv: Linear  # hidden -> q_size + 2 * kv_size
-    q_norm: Tensor | None  # [head_dim]
-    k_norm: Tensor | None  # [head_dim]
-    output: Linear  # q_size -> hidden
-    post_norm: Tensor  # [hidden]
-    gate_up: Linear  # hidden -> 2 * intermediate
-    down: Linear  # intermediate -> hidden
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """All weights of a decoder."""
-
-    embedding: Tensor  # [vocab, hidden]
-    layers: tuple[LayerWeights, ...]
-    norm: Tensor  # [hidden]
-    head: Linear  # hidden -> vocab; the embedding's weights when they are tied
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.embedding.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.embedding.device
+from qwen_batch.model.smoothing import Smoother
 
 
 @dataclass(slots=True)
@@ -181,12 +147,6 @@ class _Loader:
         )
 
 
-def _smoother(config: ModelConfig, embedding: Tensor) -> Smoother:
-    from qwen_batch.model.smoothing import Smoother  # which runs layers, and knows them from here
-
-    return Smoother(config, embedding)
-
-
 def load_weights(
     folder: Path,
     config: ModelConfig,
@@ -209,7 +169,7 @@ def load_weights(
 def read_weights(loader: _Loader, config: ModelConfig) -> Weights:
     """Every tensor is made once, in the place where it stays, and read into that."""
     embedding = loader.read(["model.embed_tokens.weight"], [config.vocab_size], config.hidden_size)
-    smoother = _smoother(config, embedding) if loader.int8 else None
+    smoother = Smoother(config, embedding) if loader.int8 else None
     layers = tuple(loader.make_layer(config, index, smoother) for index in range(config.num_layers))
     norm = loader.read(["model.norm.weight"], [config.hidden_size])
     head = embedding

@@ -17,10 +17,10 @@ from qwen_batch.model.attention import StepInput
 from qwen_batch.model.backend import TorchBackend
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.kv_cache import KVCache
+from qwen_batch.model.layers import LayerWeights
 from qwen_batch.model.native import NativeBackend
 from qwen_batch.model.native_library import NativeLibrary, load_native
 from qwen_batch.model.rope import Rope, RopeConfig
-from qwen_batch.model.weights import LayerWeights
 from qwen_batch.model.workspace import NewMemory
 
 CPU = torch.device("cpu")

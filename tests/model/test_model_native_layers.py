@@ -14,11 +14,11 @@ from qwen_batch.model.backend import TorchBackend
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.decoder import Decoder
 from qwen_batch.model.kv_cache import KVCache
+from qwen_batch.model.layers import LayerWeights, Weights
 from qwen_batch.model.linear import NativeLinear, PlainLinear, make_linear
 from qwen_batch.model.native import NativeBackend
 from qwen_batch.model.native_library import NativeLibrary, load_native
 from qwen_batch.model.rope import Rope
-from qwen_batch.model.weights import LayerWeights, Weights
 from qwen_batch.model.workspace import NewMemory
 from tests.model.test_model_native import CPU, TOLERANCE, close, fake_layer, filled_cache, make_config, make_step
 

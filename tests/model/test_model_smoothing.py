@@ -10,10 +10,11 @@ from torch import Tensor
 
 from qwen_batch.errors import ModelError
 from qwen_batch.model.config import ModelConfig, read_config
+from qwen_batch.model.layers import LayerWeights
 from qwen_batch.model.linear import PlainLinear, make_linear
 from qwen_batch.model.native_library import load_native
 from qwen_batch.model.smoothing import Smoother
-from qwen_batch.model.weights import LayerWeights, load_weights
+from qwen_batch.model.weights import load_weights
 
 CPU = torch.device("cpu")
 LINEARS = ("qkv", "output", "gate_up", "down")
