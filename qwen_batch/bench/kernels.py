@@ -74,7 +74,7 @@ def is_for_qwen3(variant: Variant) -> bool:
         and not any(word in label for word in (" window", " odd", " penalties", " bitmask"))
         and ("head_dim" not in label or "head_dim=128" in label)
         and (variant.name != "qk_norm_rope_store" or " norm" in label)
-        and (width is None or int(width[1]) in (1024, 4096, 8192))
+        and (width is None or int(width[1]) in (1024, 2048, 4096, 8192))
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from qwen_batch.engine.cost import DeviceRates, StepWork, fit_rates, kv_bytes, s
 from qwen_batch.engine.measure import PIECE_TOKENS, StepTimes, measure_steps, step_times
 from qwen_batch.engine.runner import Flight, Runner
 from qwen_batch.engine.scheduler import Piece
+from qwen_batch.model.decoder import Decoder
 from qwen_batch.records import Request, SamplingParams
 
 
@@ -120,6 +123,33 @@ def test_a_damaged_table_is_measured_again(engine: Engine, tmp_path: Path, monke
     kept.write_text("{", encoding="utf-8")
     assert step_times(decoder, "torch", 8).seconds == {1: 1.0, 256: 2.0}
     assert json.loads(kept.read_text(encoding="utf-8")) == {"1": 1.0, "256": 2.0}
+
+
+@pytest.mark.parametrize(("device", "cold"), [("cuda", 9), ("cpu", 1)])
+def test_on_a_card_the_first_run_of_a_size_is_not_timed(
+    monkeypatch: pytest.MonkeyPatch, device: str, cold: int
+) -> None:
+    """A device on which a token takes a microsecond, and the first step of each size nine times as long on a card."""
+    now, seen = 0.0, set[int]()
+
+    def run_step(part: Decoder, tokens: int, block_size: int) -> None:
+        nonlocal now
+        now += tokens * 1e-6 * (1 if tokens in seen else cold)
+        seen.add(tokens)
+
+    def timed(part: Decoder, work: Callable[[], None], clock: Callable[[], float]) -> float:
+        started = now
+        work()
+        return now - started
+
+    decoder = cast(Decoder, SimpleNamespace(weights=SimpleNamespace(device=SimpleNamespace(type=device))))
+    monkeypatch.setattr(measure, "_some_layers", lambda decoder: (decoder, 1.0))
+    monkeypatch.setattr(measure, "_run_head", lambda decoder: None)
+    monkeypatch.setattr(measure, "_run_step", run_step)
+    monkeypatch.setattr(measure, "_timed", timed)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    seconds = measure_steps(decoder, 16, lambda: now).seconds
+    assert seconds == {size: pytest.approx(size * 1e-6) for size in measure.SIZES if size <= measure.LARGEST[device]}
 
 
 def test_predicted_seconds_are_near_measured_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

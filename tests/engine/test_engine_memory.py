@@ -151,6 +151,33 @@ def test_a_staging_buffer_is_written_again_after_its_copies_are_done() -> None:
     ]  # fmt: skip
 
 
+def test_on_a_card_buffers_are_pinned_and_marks_stand_in_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+
+    class Event:
+        def record(self) -> None:
+            events.append("record")
+
+        def synchronize(self) -> None:
+            events.append("wait")
+
+    made: list[tuple[bool, str]] = []
+    empty = torch.empty
+
+    def noted(size: int, *, dtype: torch.dtype, pin_memory: bool = False, device: Any = "cpu") -> torch.Tensor:
+        made.append((pin_memory, str(device)))
+        return empty(size, dtype=dtype)
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch, "empty", noted)
+    staging = Staging(torch.device("cuda", 0))
+    assert made == [(True, "cpu"), (False, "cuda:0")] * 2
+    for step in range(3):
+        staging.begin_step()
+        assert staging.put([step, 8]).tolist() == [step, 8], "copied from the host's buffer to the other one"
+    assert events == ["record", "record", "wait", "record", "wait"]
+
+
 def test_staging_grows_to_the_largest_step_and_stays() -> None:
     staging = Staging(CPU)
     rows = list(range(FIRST_BYTES // 8 + 1))

@@ -6,7 +6,8 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -14,7 +15,11 @@ import torch
 from qwen_batch.engine import Engine, EngineConfig
 from qwen_batch.engine.config import resolve_overlap
 from qwen_batch.engine.runner import Flight, Runner
+from qwen_batch.engine.sampler import Unread
 from qwen_batch.engine.scheduler import Piece
+from qwen_batch.engine.sequence import PENDING
+from qwen_batch.engine.sequence import Sequence as EngineSequence
+from qwen_batch.model.staging import Staging
 from qwen_batch.records import Completion, Request, SamplingParams
 
 PROMPTS = [list(range(3 + n, 12 + 7 * n)) for n in range(6)]
@@ -206,6 +211,21 @@ def test_a_step_is_read_after_the_next_is_launched(tiny_qwen3: Path, monkeypatch
         monkeypatch.setattr(owner, name, noted)
     load(tiny_qwen3, overlap=True).generate(PROMPTS[:1], SamplingParams(max_tokens=3, ignore_eos=True))
     assert events == ["launch", "launch", "read", "launch", "read", "read"]
+
+
+def test_a_broken_rows_token_is_a_row_of_the_embedding_in_the_next_step() -> None:
+    """What a row with a NaN has for a token is -1, which would be an index outside of the embedding."""
+    one, other = (EngineSequence(Request(name, [5, 6, 7], SamplingParams()), None) for name in "ab")
+    for sequence in (one, other):
+        sequence.token_ids.append(PENDING)
+        sequence.num_computed_tokens, sequence.block_table = 3, [0]
+    decoder = SimpleNamespace(
+        staging=Staging(torch.device("cpu")), weights=SimpleNamespace(device=torch.device("cpu")), use_triton=False
+    )
+    runner = Runner(cast(Any, decoder), cast(Any, SimpleNamespace(block_size=16)))
+    unread = Unread(torch.tensor([9, -1]), {one: 0, other: 1})
+    step = runner._step_input([Piece(other, 1), Piece(one, 1)], unread)
+    assert step.token_ids.tolist() == [0, 9]
 
 
 def test_when_steps_overlap() -> None:

@@ -13,9 +13,13 @@ import torch
 from qwen_batch.engine import Engine, EngineConfig
 from qwen_batch.engine.graphs import DecodeGraphs, ladder
 from qwen_batch.model import triton_plan
+from qwen_batch.model.attention import StepInput
 from qwen_batch.model.decoder import Decoder
 from qwen_batch.model.kv_cache import KVCache
+from qwen_batch.model.staging import Staging
+from qwen_batch.model.static_decode import StaticDecode
 from qwen_batch.model.tokenizer import ChatTokenizer
+from qwen_batch.model.triton_plan import AttentionShape
 from qwen_batch.records import SamplingParams
 
 CPU = torch.device("cpu")
@@ -91,6 +95,41 @@ def test_shared_prefixes_have_graphs_of_their_own(tiny_qwen3: Path, monkeypatch:
     assert [c.token_ids for c in engine.generate(given, params)] == expected(tiny_qwen3, given, params)
     assert {(8, True), (4, True)} <= set(graphs.sizes)
     assert capture.num_replays >= 2
+
+
+def decoding_step(contexts: list[int], groups: list[int]) -> StepInput:
+    """One token each; rows of a group share their first two blocks of 16 tokens."""
+    tables = [[1 + 2 * group, 2 + 2 * group, 20 + row] for row, group in enumerate(groups)]
+    return StepInput(
+        token_ids=torch.arange(len(contexts)), positions=torch.tensor(contexts) - 1,
+        slot_mapping=torch.arange(len(contexts)) + 300, block_tables=torch.tensor(tables, dtype=torch.int32),
+        logit_indices=torch.arange(len(contexts)), cu_seqlens_q=[*range(len(contexts) + 1)], context_lens=contexts,
+        block_lists=tables,
+    )  # fmt: skip
+
+
+def test_nothing_of_the_step_before_reaches_a_later_one() -> None:
+    """Two groups and eight rows, then one group and five rows: a graph of eight reads three tiles of prefixes."""
+    shape = AttentionShape(num_kv_heads=2, group=2, head_dim=32, block_size=16, dtype=torch.float32, num_processors=1)
+    staging = Staging(CPU)
+    used, fresh = (StaticDecode(shape, 8, 160, 99, CPU) for _ in range(2))
+    used.fill(decoding_step([40] * 8, [0] * 4 + [1] * 4), [([0, 1, 2, 3], 32), ([4, 5, 6, 7], 32)], 8, staging)
+    assert int(used.plan(8, True).decodes.prefixes.tiles[:, 1].count_nonzero()) == 2  # type: ignore[union-attr]
+    later, shared = decoding_step([45, 41, 42, 43, 7], [0, 0, 0, 0, 1]), [([0, 1, 2, 3], 32)]
+    for one in (used, fresh):
+        one.fill(later, shared, 8, staging)
+    got, want = used.plan(8, True), fresh.plan(8, True)
+    assert got.decodes is not None
+    assert want.decodes is not None
+    assert got.decodes.prefixes is not None
+    assert want.decodes.prefixes is not None
+    assert (
+        got.decodes.prefixes.tiles.tolist() == want.decodes.prefixes.tiles.tolist() == [[0, 4, 0, 32], [0] * 4, [0] * 4]
+    )
+    assert got.decodes.starts.tolist() == want.decodes.starts.tolist() == [32] * 4 + [0] * 4  # type: ignore[union-attr]
+    assert got.context_lens.tolist() == want.context_lens.tolist() == [45, 41, 42, 43, 7, 1, 1, 1]
+    assert got.tables[5:, 0].tolist() == [99] * 3
+    assert used.slots.tolist()[5:] == [99 * 16] * 3
 
 
 def test_a_failed_capture_is_said_once_and_changes_no_token(tiny_qwen3: Path, caplog: pytest.LogCaptureFixture) -> None:
