@@ -17,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from qwen_batch.kernels import tuning
-from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, check, next_power_of_2
+from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, arch_of, check, next_power_of_2
 from qwen_batch.kernels.tile import HEAD_DIMS, LOWEST, attend_tile, check_attention, scale_of, window_tiles
 
 MAX_GROUP = 16  # query heads of a KV head: rows of a tile, the fewest that the matrix units take
@@ -60,7 +60,7 @@ def attention_decode(
         raise ValueError(f"{num_splits} splits do not fit {num_parts} parts from {first_part} on")
     if starts is not None and window:
         raise ValueError("a shared prefix and a window exclude each other")
-    chosen = config(num_heads // kv_heads, head_dim, queries.dtype)
+    chosen = config(num_heads // kv_heads, head_dim, queries.dtype).on(arch_of(queries.device))
     if num_rows:
         _attention_decode_kernel[(num_rows, kv_heads, num_splits)](
             queries, key_cache, value_cache, block_tables, context_lens, seqs, tokens,

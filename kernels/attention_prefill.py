@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from qwen_batch.kernels import tuning
-from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, check, next_power_of_2
+from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, arch_of, check, next_power_of_2
 from qwen_batch.kernels.tile import HEAD_DIMS, LOWEST, attend_tile, check_attention, scale_of, window_tiles
 
 
@@ -81,7 +81,7 @@ def attention_prefill(
     check(out, "out", tuple(queries.shape), queries.dtype)
     _, num_heads, head_dim = queries.shape
     block_size, kv_heads = key_cache.shape[1:3]
-    chosen = config(head_dim, queries.dtype, has_window=window > 0)
+    chosen = config(head_dim, queries.dtype, has_window=window > 0).on(arch_of(queries.device))
     if len(tiles.seqs):
         _attention_prefill_kernel[(len(tiles.seqs), kv_heads)](
             queries, key_cache, value_cache, block_tables, cu_seqlens_q, context_lens, tiles.seqs, tiles.firsts, out,

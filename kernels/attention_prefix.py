@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from qwen_batch.kernels import tuning
-from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, check, next_power_of_2
+from qwen_batch.kernels.launch import DTYPES, TYPE_NAMES, Config, Variant, arch_of, check, next_power_of_2
 from qwen_batch.kernels.tile import HEAD_DIMS, LOWEST, attend_tile, check_attention, scale_of
 
 
@@ -77,7 +77,7 @@ def attention_prefix(
     check(lse, "lse", (len(tokens), num_heads, parts.shape[2]), torch.float32)
     if not 1 <= num_splits <= parts.shape[2]:
         raise ValueError(f"{num_splits} splits do not fit {parts.shape[2]} parts")
-    chosen = config(head_dim, queries.dtype)
+    chosen = config(head_dim, queries.dtype).on(arch_of(queries.device))
     if len(tiles.tiles):
         _attention_prefix_kernel[(len(tiles.tiles), kv_heads, num_splits)](
             queries, key_cache, value_cache, block_tables, tokens, tiles.tiles, tiles.members, parts, lse,

@@ -6,6 +6,8 @@ interpreter, which works on CPU tensors and is made for tests.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +25,20 @@ OPTIONS = {"enable_fp_fusion": True}
 TYPE_NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
 
+# Compute capability -> bytes of shared memory that one program may have (CUDA C++ Programming Guide, technical
+# specifications by compute capability). Cards that are not named are taken for small ones.
+SHARED_BYTES = {80: 163 * 1024, 87: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024, 103: 227 * 1024}
+
+
+@functools.lru_cache
+def arch_of(device: torch.device) -> int:
+    """Compute capability of a device, as 90; 0 for a CPU."""
+    if device.type != "cuda":
+        return 0
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """What a launcher chooses besides its arguments: tile sizes (compile-time constants), warps, pipeline stages."""
@@ -31,6 +47,19 @@ class Config:
     num_warps: int
     num_stages: int
     max_registers: int | None = None  # a thread; None: as the assembler likes, which may spill to run more at once
+    deep_stages: int | None = None  # instead of num_stages where a program may have `deep_from` bytes of shared memory
+    deep_from: int = 0
+
+    def is_deep_on(self, arch: int) -> bool:
+        """Whether cards of this compute capability have room for the deeper pipeline."""
+        return self.deep_stages is not None and SHARED_BYTES.get(arch, 0) >= self.deep_from
+
+    def on(self, arch: int) -> Config:
+        """As it is chosen for cards of this compute capability."""
+        if self.deep_stages is None:
+            return self
+        stages = self.deep_stages if self.is_deep_on(arch) else self.num_stages
+        return dataclasses.replace(self, num_stages=stages, deep_stages=None)
 
     @property
     def options(self) -> dict[str, int]:

@@ -11,32 +11,38 @@ import torch
 
 from qwen_batch.kernels.launch import Config, next_power_of_2
 
-# (kernel, bytes of a value, head_dims, BLOCK_M rows of queries, BLOCK_N keys, warps, stages). `window`: its mask takes
-# registers. Rows of a tile may not depend on the window: tiles are planned once for all layers.
+# (kernel, bytes of a value, head_dims, BLOCK_M rows of queries, BLOCK_N keys, warps, stages, stages where shared memory
+# is large). A tile's keys are found through the block table, whose loads take stages of their own: only from five on
+# are keys and values still under way while the tile before is computed, which takes up to 130 KB. `window`: its mask
+# takes registers. Rows of a tile may not depend on the window: tiles are planned once for all layers.
 _ATTENTION = (
-    ("attention_prefill", 2, (16, 32), 128, 32, 8, 2),
-    ("attention_prefill", 2, (64,), 128, 64, 8, 3),
-    ("attention_prefill", 2, (80, 96, 128), 128, 64, 8, 2),
-    ("attention_prefill window", 2, (16, 32, 80, 96, 128), 128, 32, 8, 2),
-    ("attention_prefill window", 2, (64,), 128, 32, 8, 3),
+    ("attention_prefill", 2, (16, 32), 128, 32, 8, 2, 2),
+    ("attention_prefill", 2, (64,), 128, 64, 8, 3, 5),
+    ("attention_prefill", 2, (80, 96, 128), 128, 64, 8, 2, 5),
+    ("attention_prefill window", 2, (16, 32, 80, 96, 128), 128, 32, 8, 2, 2),
+    ("attention_prefill window", 2, (64,), 128, 32, 8, 3, 3),
     # A third stage spills 8 bytes a thread on sm_100 where rows are padded to a power of two.
-    ("attention_prefill", 4, (16, 32, 64, 128), 32, 16, 8, 3),
-    ("attention_prefill", 4, (80, 96), 32, 16, 8, 2),
-    ("attention_prefill window", 4, (16, 32, 64, 128), 32, 16, 8, 3),
-    ("attention_prefill window", 4, (80, 96), 32, 16, 8, 2),
+    ("attention_prefill", 4, (16, 32, 64, 128), 32, 16, 8, 3, 3),
+    ("attention_prefill", 4, (80, 96), 32, 16, 8, 2, 2),
+    ("attention_prefill window", 4, (16, 32, 64, 128), 32, 16, 8, 3, 3),
+    ("attention_prefill window", 4, (80, 96), 32, 16, 8, 2, 2),
     # 16 rows are the fewest that the matrix units take, and the most query heads that may share a KV head.
-    ("attention_decode", 2, (16, 32), 16, 32, 4, 2),
-    ("attention_decode", 2, (64, 80, 96, 128), 16, 64, 4, 3),
-    ("attention_decode", 4, (16, 32, 64, 80, 96, 128), 16, 16, 8, 2),
+    ("attention_decode", 2, (16, 32), 16, 32, 4, 2, 2),
+    ("attention_decode", 2, (64, 80, 96, 128), 16, 64, 4, 3, 5),
+    ("attention_decode", 4, (16, 32, 64, 80, 96, 128), 16, 16, 8, 2, 2),
     # A second stage spills 8 bytes a thread on sm_100 with head_dim 16, which test models have.
-    ("attention_prefix", 2, (16,), 64, 32, 4, 1),
-    ("attention_prefix", 2, (32,), 64, 32, 4, 2),
-    ("attention_prefix", 2, (64, 80, 96, 128), 64, 32, 4, 3),
-    ("attention_prefix", 4, (16, 32, 64, 80, 96, 128), 16, 16, 4, 2),
+    ("attention_prefix", 2, (16,), 64, 32, 4, 1, 1),
+    ("attention_prefix", 2, (32,), 64, 32, 4, 2, 2),
+    ("attention_prefix", 2, (64, 80, 96, 128), 64, 32, 4, 3, 5),
+    ("attention_prefix", 4, (16, 32, 64, 80, 96, 128), 16, 16, 4, 2, 2),
 )
+# What "large" is. Five stages of prompts would fit sm_80, too, where they spill 48 bytes a thread.
+_LARGE_BYTES = {"attention_prefill": 200 * 1024, "attention_decode": 160 * 1024, "attention_prefix": 160 * 1024}
 ATTENTION = {
-    (kernel, head_dim, itemsize): Config({"BLOCK_M": rows, "BLOCK_N": keys}, num_warps, num_stages)
-    for kernel, itemsize, head_dims, rows, keys, num_warps, num_stages in _ATTENTION
+    (kernel, head_dim, itemsize): Config(
+        {"BLOCK_M": rows, "BLOCK_N": keys}, num_warps, num_stages, None, deep_stages, _LARGE_BYTES[kernel.split()[0]]
+    )
+    for kernel, itemsize, head_dims, rows, keys, num_warps, num_stages, deep_stages in _ATTENTION
     for head_dim in head_dims
 }
 MERGE = Config({"BLOCK_PARTS": 16}, num_warps=4, num_stages=1)  # parts that are added at once: most merges have fewer

@@ -4,6 +4,7 @@
 
 Registers, stack and local memory come from the machine code (`cuobjdump -res-usage`, which Triton carries); shared
 memory is what Triton asks for at launch. Bytes of stack or local memory are spilled registers: none is allowed.
+`ahead`: groups of copies that stay under way while a loop computes; 0 where it waits for all of them.
 """
 
 from __future__ import annotations
@@ -27,15 +28,13 @@ from pathlib import Path
 import triton
 
 from qwen_batch.errors import UsageError
-from qwen_batch.kernels.launch import Variant
+from qwen_batch.kernels.launch import SHARED_BYTES, Variant
 
 KERNELS = (
     "rms_norm", "qk_norm_rope_store", "attention_prefill", "attention_decode", "attention_prefix", "attention_merge",
     "silu_mul", "gather_logits", "sample",
 )  # fmt: skip
-# Compute capability -> bytes of shared memory that one program may have (CUDA C++ Programming Guide, technical
-# specifications by compute capability).
-ARCHS = {80: 163 * 1024, 89: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}
+ARCHS = (80, 89, 90, 100)  # compute capabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +49,12 @@ class Resources:
     registers: int  # a thread
     shared_bytes: int  # a program
     spill_bytes: int  # a thread: stack and local memory
+    copies_ahead: int  # groups of copies to shared memory that are still under way where a loop waits for others
 
     @property
     def fits(self) -> bool:
         """Whether it runs on its card, without spilled registers."""
-        return self.spill_bytes == 0 and self.shared_bytes <= ARCHS[self.arch]
+        return self.spill_bytes == 0 and self.shared_bytes <= SHARED_BYTES[self.arch]
 
 
 def iter_variants(kernels: Iterable[str] = KERNELS, match: str = "") -> Iterator[Variant]:
@@ -113,11 +113,13 @@ def compile_variant(variant: Variant, arch: int) -> Resources:
         constexprs={(names.index(name),): value for name, value in variant.constants.items()},
         attrs=aligned,
     )
-    compiled = triton.compile(source, target=GPUTarget("cuda", arch, 32), options=variant.config.options)
+    config = variant.config.on(arch)
+    compiled = triton.compile(source, target=GPUTarget("cuda", arch, 32), options=config.options)
     registers, spilled = _resource_usage(compiled.asm["cubin"])
+    waits = map(int, re.findall(r"cp\.async\.wait_group\s+(\d+)", compiled.asm["ptx"]))
     return Resources(
-        variant.name, variant.label, arch, variant.config.num_warps, variant.config.num_stages, registers,
-        compiled.metadata.shared, spilled,
+        variant.name, variant.label, arch, config.num_warps, config.num_stages, registers, compiled.metadata.shared,
+        spilled, max(waits, default=0),
     )  # fmt: skip
 
 
@@ -138,13 +140,13 @@ def _resource_usage(cubin: bytes) -> tuple[int, int]:
 def format_table(rows: Sequence[Resources]) -> str:
     """A Markdown table."""
     lines = [
-        "| kernel | variant | sm | warps | stages | registers | shared KiB | spilled |",
-        "|---|---|---|---|---|---|---|---|",
+        "| kernel | variant | sm | warps | stages | registers | shared KiB | spilled | ahead |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         lines.append(
             f"| {row.kernel} | {row.label} | {row.arch} | {row.num_warps} | {row.num_stages} | {row.registers} "
-            f"| {row.shared_bytes / 1024:.1f} | {row.spill_bytes} |"
+            f"| {row.shared_bytes / 1024:.1f} | {row.spill_bytes} | {row.copies_ahead} |"
         )
     return "\n".join(lines)
 

@@ -20,7 +20,7 @@ import torch
 
 from qwen_batch.bench.roofline import seconds
 from qwen_batch.bench.shapes import shape_config
-from qwen_batch.kernels.launch import Config
+from qwen_batch.kernels.launch import Config, arch_of
 from qwen_batch.kernels.tuning import ATTENTION
 from qwen_batch.model.kernel_checks import Draw, PagedStep
 from qwen_batch.model.triton_plan import AttentionShape
@@ -30,9 +30,9 @@ BLOCK_SIZE = 16
 TOLERANCE = 0.02  # of the norm: two results that are each rounded to bfloat16
 # (rows of queries, keys, warps, stages)
 CHOICES = {
-    "attention_prefill": ((64, 128), (32, 64, 128), (4, 8), (2, 3, 4)),
-    "attention_decode": ((16,), (32, 64, 128), (2, 4, 8), (2, 3, 4, 5)),
-    "attention_prefix": ((16, 32, 64, 128), (32, 64), (4, 8), (2, 3, 4)),
+    "attention_prefill": ((64, 128), (32, 64, 128), (4, 8), (2, 3, 4, 5, 6)),
+    "attention_decode": ((16,), (32, 64, 128), (2, 4, 8), (2, 3, 4, 5, 6)),
+    "attention_prefix": ((16, 32, 64, 128), (32, 64), (4, 8), (2, 3, 4, 5, 6)),
 }
 
 
@@ -48,10 +48,17 @@ def make_step(kernel: str, shape: AttentionShape, draw: Draw, scale: int) -> Pag
     return PagedStep(draw, shape, [1] * count, [shared + 1] * count, range(count), shared_tokens=shared)
 
 
-def candidates(kernel: str) -> Iterator[Config]:
-    """All of its choices, in order."""
-    for rows, keys, num_warps, num_stages in product(*CHOICES[kernel]):
-        yield Config({"BLOCK_M": rows, "BLOCK_N": keys}, num_warps, num_stages)
+def candidates(kernel: str, table: Config, *, is_large: bool) -> Iterator[Config]:
+    """All of its choices, those with the table's tile first, the deepest before others.
+
+    is_large: the card has much shared memory, and its stages are the table's last column; the other column then is the
+    table's where that is not more.
+    """
+    found = []
+    for rows, keys, num_warps, stages in product(*CHOICES[kernel]):
+        small = min(stages, table.num_stages) if is_large else stages
+        found.append(Config({"BLOCK_M": rows, "BLOCK_N": keys}, num_warps, small, None, stages, table.deep_from))
+    yield from sorted(found, key=lambda one: (one.tiles != table.tiles, -(one.deep_stages or 0)))
 
 
 def tune(
@@ -68,9 +75,10 @@ def tune(
     step = make_step(kernel, shape, Draw.on(device, DTYPE), scale)
     key = kernel, shape.head_dim, DTYPE.itemsize
     table, wanted = ATTENTION[key], step.attend().clone()
+    choices = candidates(kernel, table, is_large=table.is_deep_on(arch_of(device)))
     timed, left = [(seconds(step.attend, device, repeat=3), table)], list[str]()
     try:
-        for candidate in [one for one in candidates(kernel) if one != table][:most]:
+        for candidate in [one for one in choices if one != table][:most]:
             if time.monotonic() > deadline:
                 left.append("out of time: not all were tried")
                 break
@@ -97,7 +105,8 @@ def tune(
 def describe(kernel: str, shape: AttentionShape, config: Config) -> str:
     """As a row of the table."""
     rows, keys = config.tiles["BLOCK_M"], config.tiles["BLOCK_N"]
-    row = (kernel, DTYPE.itemsize, (shape.head_dim,), rows, keys, config.num_warps, config.num_stages)
+    stages = config.num_stages, config.deep_stages or config.num_stages
+    row = (kernel, DTYPE.itemsize, (shape.head_dim,), rows, keys, config.num_warps, *stages)
     return str(row).replace("'", '"')
 
 
