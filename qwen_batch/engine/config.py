@@ -23,6 +23,8 @@ Backend = Literal["auto", "torch", "native", "triton"]
 # Share of the memory that is free after the weights are loaded: the readers and the page cache need room too.
 ENOUGH_TOKENS = 20_480  # of keys and values on a CPU; what ENOUGH_SEQS sequences need comes before it
 CPU_KV_SHARE = 0.25
+LEAST_WINDOW = 1024  # tokens: a model's window is not lowered below that to what memory holds
+WINDOW_STEP = 1024  # tokens
 THREADS_PER_CORE = 4  # beyond that threads only wait for one another, and thousands end the process
 
 
@@ -171,7 +173,8 @@ def resolve_num_blocks(config: EngineConfig, model: ModelConfig, dtype: torch.dt
 
     measure: bytes that keys and values may take; asked where the config leaves it open.
 
-    Raises ModelError when not even one sequence of the longest length fits: a run must not find that out at 3 a.m.
+    Raises ModelError when not even one sequence of the longest length fits, where that or the memory was asked for: a
+    run must not find that out at 3 a.m. Where neither was, `lowered_window` is the longest, and at least LEAST_WINDOW.
     """
     block_bytes = config.block_size * model.kv_bytes_per_token(dtype.itemsize)
     max_model_len = resolve_max_model_len(config.max_model_len, model)
@@ -180,12 +183,26 @@ def resolve_num_blocks(config: EngineConfig, model: ModelConfig, dtype: torch.dt
         return config.num_blocks
     memory = measure() if config.kv_memory == "auto" else config.kv_memory
     num_blocks = min(memory // block_bytes, longest * config.max_num_seqs)
-    if num_blocks < longest:
+    least = longest
+    if config.max_model_len is None and config.kv_memory == "auto":
+        least = min(longest, -(-LEAST_WINDOW // config.block_size))
+    if num_blocks < least:
         raise ModelError(
             f"{memory:,} bytes of KV memory hold {num_blocks * config.block_size:,} tokens, but one sequence may have "
             f"{max_model_len:,}; lower engine.max_model_len or raise engine.kv_memory"
         )
     return num_blocks
+
+
+def lowered_window(config: EngineConfig, model: ModelConfig, num_blocks: int) -> int:
+    """Longest prompt plus answer in tokens: what was asked for, or the model's window, or what fits of that.
+
+    What fits is rounded down, so that it is the same on the next night, when a little more or less is free.
+    """
+    longest, fits = resolve_max_model_len(config.max_model_len, model), num_blocks * config.block_size
+    if config.max_model_len is not None or config.num_blocks is not None or fits >= longest:
+        return longest
+    return max(min(fits, LEAST_WINDOW), fits // WINDOW_STEP * WINDOW_STEP)
 
 
 def resolve_enough_blocks(config: EngineConfig, device: torch.device) -> int | None:

@@ -11,6 +11,7 @@ sequence has ended. What was computed for it meanwhile is thrown away.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import operator
 import time
 from collections import Counter
@@ -27,6 +28,7 @@ from qwen_batch.engine.block_manager import BlockManager
 from qwen_batch.engine.config import (
     EngineConfig,
     cpu_kv_bytes,
+    lowered_window,
     resolve_backend,
     resolve_device,
     resolve_dtype,
@@ -52,6 +54,7 @@ from qwen_batch.model.tokenizer import ChatTokenizer
 from qwen_batch.records import Completion, FinishReason, Request, SamplingParams
 
 Prompt = str | Sequence[int]
+logger = logging.getLogger(__name__)
 FRAGMENTATION_STEPS = 32  # between looks at how full the blocks are
 
 
@@ -95,7 +98,15 @@ class Engine:
         self.tokenizer = tokenizer
         self.config = config
         self.backend = backend  # name of what computes between the matrix products
-        self.max_model_len = resolve_max_model_len(config.max_model_len, decoder.config)
+        self.max_model_len = lowered_window(config, decoder.config, num_blocks)
+        if self.max_model_len < resolve_max_model_len(config.max_model_len, decoder.config):
+            logger.warning(
+                "the window is lowered from %s to %s tokens: beside the weights, memory holds keys and values of no "
+                "more; longer documents are divided",
+                f"{decoder.config.window:,}",
+                f"{self.max_model_len:,}",
+                extra={"event": "window_lowered"},
+            )
         self.device = weights.device
         self.dtype = weights.dtype
         self._vocab_size = decoder.config.vocab_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ import pytest
 import torch
 
 from qwen_batch.bench.roofline import Rates, compute_bound_tokens, measure_rates
-from qwen_batch.engine.config import EngineConfig, resolve_num_blocks
+from qwen_batch.engine import Engine
+from qwen_batch.engine.config import EngineConfig, lowered_window, resolve_num_blocks
 from qwen_batch.engine.memory import CudaMeter, Meter, kv_pool_bytes, measure_kv_pool
 from qwen_batch.errors import ModelError, UsageError
 from qwen_batch.model.attention import StepInput
-from qwen_batch.model.config import ModelConfig, parse_config
+from qwen_batch.model.config import ModelConfig, parse_config, read_config
 from qwen_batch.model.decoder import Decoder
 from qwen_batch.model.kv_cache import KVCache
 from qwen_batch.model.weights import Checkpoint, _Loader, read_weights
@@ -125,8 +127,43 @@ def test_qwen3_32b_fits_a_card_of_80_gb(monkeypatch: pytest.MonkeyPatch) -> None
     model = parse_config(QWEN3_32B, "config.json")
     made = count_bytes(monkeypatch, model)
     assert made == 2 * 32_762_123_264  # the published number of parameters, in bfloat16
-    rest = kv_pool_bytes(total=80 * GB, free=80 * GB - made, share=0.95, step_bytes=2 * GB)
-    assert rest // model.kv_bytes_per_token(2) > 30_000, "tokens of keys and values beside the weights"
+    card, context, step = int(79.1 * 2**30), GB // 2, 3 * GB // 2  # as an H100 tells, the driver's part, a step's
+    config = EngineConfig()
+    rest = kv_pool_bytes(card, card - made - context, config.gpu_memory, step)
+    num_blocks = resolve_num_blocks(config, model, torch.bfloat16, lambda: rest)
+    assert lowered_window(config, model, num_blocks) == 33_792, "of 40,960, with everything as it is by default"
+    assert lowered_window(config, model, num_blocks + 9) == 33_792, "a little more is no other window"
+    with pytest.raises(ModelError, match=r"one sequence may have 40,960; lower engine\.max_model_len"):
+        resolve_num_blocks(EngineConfig(max_model_len=40_960), model, torch.bfloat16, lambda: rest)
+    with pytest.raises(ModelError, match="one sequence may have 40,960"):
+        resolve_num_blocks(config, model, torch.bfloat16, lambda: 1000 * model.kv_bytes_per_token(2))
+
+
+def test_a_window_that_fits_or_was_asked_for_is_kept() -> None:
+    model = parse_config(QWEN3_32B, "config.json")
+    assert lowered_window(EngineConfig(), model, 40_960 // 16) == 40_960
+    assert lowered_window(EngineConfig(max_model_len=8192), model, 512) == 8192
+    assert lowered_window(EngineConfig(num_blocks=7), model, 7) == 40_960, "blocks that were asked for are the limit"
+    assert lowered_window(EngineConfig(), model, 64) == 1024
+    small = parse_config({**QWEN3_32B, "max_position_embeddings": 512}, "config.json")
+    assert lowered_window(EngineConfig(), small, 32) == 512
+
+
+def test_a_lowered_window_is_told(
+    tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = EngineConfig(device="cpu", dtype="float32", backend="torch")
+    model = read_config(tiny_qwen3)
+    tokens = 1100 * model.kv_bytes_per_token(4)
+    monkeypatch.setattr("qwen_batch.engine.config._free_bytes", lambda: 4 * tokens)
+    with caplog.at_level(logging.WARNING, "qwen_batch"):
+        engine = Engine.load_folder(tiny_qwen3, options)
+    assert engine.max_model_len == 1024
+    assert "window 1,024 tokens" in engine.describe()
+    assert [record.getMessage() for record in caplog.records] == [
+        "the window is lowered from 2,048 to 1,024 tokens: beside the weights, memory holds keys and values of no "
+        "more; longer documents are divided"
+    ]
 
 
 def count_bytes(monkeypatch: pytest.MonkeyPatch, model: ModelConfig) -> int:
