@@ -4,8 +4,9 @@
 
 Kernels and engine are checked against references on the device; matrix and copy rates are measured; then published
 shapes with random weights run each workload, beside transformers one request at a time, in padded batches, and with
-its continuous batching. What does not fit the time is listed as left out. `--tiny` tries all of it on a CPU, in
-Triton's interpreter (TRITON_INTERPRET=1); its rates mean nothing.
+its continuous batching. What does not fit the time is listed as left out. Up to 256 sequences run at once, in steps
+of at most 8,192 tokens; the engine's own defaults, 64 and 2,048, are not what is measured. `--tiny` tries all of it on
+a CPU, in Triton's interpreter; its rates mean nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any, TypeVar, cast
 import torch
 import transformers
 
+from qwen_batch.bench.arguments import positive_seconds, restart_interpreted
 from qwen_batch.bench.device_baselines import baselines, expected_seconds, one_by_one, transformers_model
 from qwen_batch.bench.device_checks import all_checks, attention_shares
 from qwen_batch.bench.device_targets import SHAPE, describe, targets
@@ -83,6 +85,8 @@ class Bench:
             self.result["targets"] = targets(self.result)
             for target in self.result["targets"]:
                 self.report(describe(target))
+        for line in self.result["left_out"]:
+            self.report(f"left out: {line}")
         for line in self.result["failed"]:
             self.report(f"FAILED {line}")
         return bool(good and agrees and not self.result["failed"])
@@ -175,12 +179,18 @@ class Bench:
             ceiling = rates.matmul_flops / flops_per_request(config, work)
             if self._late(f"{name} {work.name}: engine", work.num_requests / ceiling / EXPECTED_SHARE):
                 continue
-            prompts = work.prompts(config.vocab_size, seed)
-            _warm_up(engine, prompts, work.shared_tokens)
-            rate = len(prompts) / self._time(partial(engine.generate, prompts, _forced(work)))
-            self._note(name, work, "qwen-batch", rate, ceiling)
-            if work.name == "seed" and not self._late(f"{name}: profile"):
-                self._profile(name, engine, work.prompts(config.vocab_size, seed + 1), work)
+            try:
+                self._work(name, engine, work, ceiling, work.prompts(config.vocab_size, seed))
+                if work.name == "seed" and not self._late(f"{name}: profile"):
+                    self._profile(name, engine, work.prompts(config.vocab_size, seed + 1), work)
+            except Exception as error:  # the other workloads of the shape are worth having
+                self.result["failed"].append(f"{name} {work.name}: engine: {type(error).__name__}: {error}")
+                engine.drop_all()
+
+    def _work(self, name: str, engine: Engine, work: Work, ceiling: float, prompts: list[list[int]]) -> None:
+        _warm_up(engine, prompts, work.shared_tokens)
+        rate = len(prompts) / self._time(partial(engine.generate, prompts, _forced(work)))
+        self._note(name, work, "qwen-batch", rate, ceiling)
 
     def _baselines(self, name: str, rates: Rates, seed: int) -> None:
         """transformers on the same shape."""
@@ -213,6 +223,7 @@ class Bench:
         for index, prompt in enumerate(prompts):
             engine.add(Request(str(index), prompt, _forced(work)))
         _some_steps(engine, 1 if self.tiny else SETTLING_STEPS)
+        self._wait()  # what is under way is none of the steps that are counted
         with torch.profiler.profile(activities=[activity]) as profile:
             wall = self._time(partial(_some_steps, engine, 2 if self.tiny else PROFILED_STEPS))
         engine.drop_all()
@@ -317,10 +328,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, required=True, help="JSON file to write")
     parser.add_argument("--shape", action="append", choices=SHAPES, help="default: 32B, 0.6B, 8B, in this order")
     parser.add_argument("--tiny", action="store_true", help="a trial on a CPU")
-    parser.add_argument("--budget-seconds", type=float, default=420.0, help="nothing new begins later than this")
-    parser.add_argument("--limit-seconds", type=float, default=475.0, help="what still runs then is ended")
+    parser.add_argument(
+        "--budget-seconds", type=positive_seconds, default=420.0, help="nothing new begins later than this"
+    )
+    parser.add_argument("--limit-seconds", type=positive_seconds, default=475.0, help="what still runs then is ended")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
+    if options.output.is_dir() or not options.output.parent.is_dir():
+        parser.error(f"--output {options.output}: name a file in a folder that exists")
+    if options.tiny:
+        restart_interpreted("qwen_batch.bench.device", arguments)
     device = torch.device("cuda", 0) if torch.cuda.is_available() and not options.tiny else torch.device("cpu")
     if device.type != "cuda" and not options.tiny:
         parser.error("torch sees no CUDA device here; --tiny tries the command on a CPU")

@@ -27,6 +27,7 @@ from pathlib import Path
 
 import triton
 
+from qwen_batch.bench.arguments import positive_number
 from qwen_batch.errors import UsageError
 from qwen_batch.kernels.launch import SHARED_BYTES, Variant
 
@@ -158,14 +159,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kernel", action="append", choices=KERNELS, help="only this kernel; repeatable")
     parser.add_argument("--match", default="", help="only variants with this text in their label")
     parser.add_argument("--qwen3", action="store_true", help="only what Qwen3 in bfloat16 comes to")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; default: one for each core")
+    parser.add_argument(
+        "--jobs", type=positive_number, default=os.cpu_count() or 1, help="processes; default: one for each core"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object for each variant")
     options = parser.parse_args(arguments)
     variants = [*iter_variants(options.kernel or KERNELS, options.match)]
     if options.qwen3:
         variants = [variant for variant in variants if is_for_qwen3(variant)]
+    if not variants:
+        parser.error(f"no form of these kernels has {options.match!r} in its label; without --match all are shown")
     rows = []
-    for row in compile_all(variants, options.arch or [*ARCHS], options.jobs) if variants else ():
+    for row in compile_all(variants, options.arch or [*ARCHS], options.jobs):
         rows.append(row)
         if options.json:
             print(json.dumps(dataclasses.asdict(row)), flush=True)

@@ -4,7 +4,7 @@
 
 At the heads of Qwen3-32B in bfloat16: a prompt of 8k tokens, 64 sequences that decode after 8k, 64 branches over a
 shared prefix of 4k. A tile that does not compile, or whose result is not that of the table's, is named and left.
-`--tiny` tries the command on a CPU, in Triton's interpreter (TRITON_INTERPRET=1); its times mean nothing.
+`--tiny` tries the command on a CPU, in Triton's interpreter; its times mean nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from itertools import product
 
 import torch
 
+from qwen_batch.bench.arguments import positive_seconds, restart_interpreted
 from qwen_batch.bench.roofline import seconds
 from qwen_batch.bench.shapes import shape_config
 from qwen_batch.kernels.launch import Config, arch_of
@@ -114,9 +115,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0."""
     parser = argparse.ArgumentParser(prog="python -m qwen_batch.bench.tune", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--kernel", action="append", choices=CHOICES, help="only this kernel; repeatable")
-    parser.add_argument("--seconds", type=float, default=120.0, help="for each kernel")
+    parser.add_argument("--seconds", type=positive_seconds, default=120.0, help="for each kernel")
     parser.add_argument("--tiny", action="store_true", help="a trial on a CPU")
     options = parser.parse_args(arguments)
+    if options.tiny:
+        restart_interpreted("qwen_batch.bench.tune", arguments)
     if not (torch.cuda.is_available() or options.tiny):
         parser.error("torch sees no CUDA device here; --tiny tries the command on a CPU")
     device = torch.device("cpu") if options.tiny else torch.device("cuda", 0)

@@ -8,17 +8,24 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
+from qwen_batch.bench import device, kernels, tune
 from qwen_batch.bench.device import EXPECTED_SHARE, Bench
 from qwen_batch.bench.device_baselines import baselines, expected_seconds, one_by_one
 from qwen_batch.bench.device_checks import all_checks
 from qwen_batch.bench.device_targets import describe, targets
 from qwen_batch.bench.roofline import Rates
-from qwen_batch.bench.shapes import WORK, Work, flops_per_request, shape_config
+from qwen_batch.bench.shapes import WORK, Work, flops_per_request, random_weights, shape_config
+from qwen_batch.engine import Engine
+from qwen_batch.model.config import ModelConfig
+from qwen_batch.model.decoder import Decoder
+from qwen_batch.model.weights import Weights
+from qwen_batch.records import Request, SamplingParams
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -108,6 +115,103 @@ def test_what_breaks_is_told_and_the_rest_goes_on(
     assert len(result["failed"]) == 1
     assert result["failed"][0].endswith("RuntimeError: CUDA error: misaligned address")
     assert "Qwen3-32B: transformers" in result["seconds"] or part == "_ceilings", "without ceilings there is no share"
+
+
+@pytest.mark.parametrize("broken", ["seed", "tickets", "profile"])
+def test_a_workload_that_breaks_does_not_take_the_others_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    ran: list[str] = []
+
+    def work(self: Bench, name: str, engine: Engine, work: Work, ceiling: float, prompts: list[list[int]]) -> None:
+        ran.append(work.name)
+        if work.name == broken:
+            engine.add(Request("left", prompts[0], SamplingParams()))
+            raise RuntimeError("CUDA error: misaligned address")
+        assert not engine.has_unfinished, "what the one before left is gone"
+
+    def profile(self: Bench, *arguments: object) -> None:
+        ran.append("profile")
+        if broken == "profile":
+            raise RuntimeError("CUDA error: misaligned address")
+
+    one = Bench(torch.device("cpu"), True, tmp_path / "d.json", time.monotonic() + 1e9, time.monotonic() + 1e9, print)
+    monkeypatch.setattr(Bench, "_work", work)
+    monkeypatch.setattr(Bench, "_profile", profile)
+    one._shape("tiny", Rates(790e12, 4.3e12), 0)
+    assert ran == (["seed", "tickets"] if broken == "seed" else ["seed", "profile", "tickets"])
+    at = "tickets" if broken == "tickets" else "seed"
+    assert one.result["failed"] == [f"tiny {at}: engine: RuntimeError: CUDA error: misaligned address"]
+
+
+def test_steps_under_way_are_not_in_the_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    one = Bench(torch.device("cpu"), True, tmp_path / "d.json", time.monotonic() + 1e9, time.monotonic() + 1e9, print)
+    engine = one._engine(Decoder(*tiny_decoder(), use_triton=False), "torch", 64)
+    step, profile = engine.step, torch.profiler.profile
+    monkeypatch.setattr(engine, "step", lambda: (events.append("step"), step())[1])
+    monkeypatch.setattr(Bench, "_wait", lambda self: events.append("wait"))
+    monkeypatch.setattr(torch.profiler, "profile", lambda **options: (events.append("profile"), profile(**options))[1])
+    one._profile("tiny", engine, [[1, 2, 3]], Work("seed", 1, 3, 9))
+    assert events[:4] == ["step", "wait", "profile", "wait"]
+    assert not engine.has_unfinished
+
+
+def tiny_decoder() -> tuple[ModelConfig, Weights]:
+    config = shape_config("tiny")
+    return config, random_weights(config, torch.float32, torch.device("cpu"))
+
+
+def test_what_was_left_out_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench(tmp_path / "device.json", monkeypatch, deadline=-1).run(["tiny"], 0)
+    assert "left out: kernels: out of time (it would take about 0 s)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("main", "arguments", "message"),
+    [
+        (device.main, ["--tiny", "--output", "nowhere/at/all.json"], "name a file in a folder that exists"),
+        (device.main, ["--tiny", "--output", "."], "name a file in a folder that exists"),
+        (
+            device.main,
+            ["--tiny", "--output", "x.json", "--limit-seconds", "-5"],
+            "-5 is not a number of seconds above 0",
+        ),
+        (
+            device.main,
+            ["--tiny", "--output", "x.json", "--budget-seconds", "nan"],
+            "is not a number of seconds above 0",
+        ),
+        (tune.main, ["--tiny", "--seconds", "0"], "0 is not a number of seconds above 0"),
+        (kernels.main, ["--jobs", "0"], "0 is below 1"),
+        (kernels.main, ["--match", "nosuch"], "no form of these kernels has 'nosuch' in its label"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_words(
+    main: Callable[[list[str]], int], arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["device", "tune"])
+def test_a_trial_sees_to_the_interpreter_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: str) -> None:
+    begun: list[tuple[list[str], str]] = []
+
+    def execve(program: str, command: list[str], environment: dict[str, str]) -> None:
+        begun.append((command, environment["TRITON_INTERPRET"]))
+        raise SystemExit(0)  # as nothing comes after it
+
+    monkeypatch.setattr("qwen_batch.bench.arguments.INTERPRETED", False)
+    monkeypatch.setattr(os, "execve", execve)
+    given = ["--tiny", *(["--output", str(tmp_path / "device.json")] if module == "device" else [])]
+    with pytest.raises(SystemExit):
+        {"device": device.main, "tune": tune.main}[module](given)
+    assert begun == [([sys.executable, "-m", f"qwen_batch.bench.{module}", *given], "1")]
 
 
 @pytest.mark.parametrize("part", ["_kernels", "_agreement"])
