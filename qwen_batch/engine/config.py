@@ -63,6 +63,10 @@ class EngineConfig:
         for name in ("block_size", "max_num_seqs", "max_num_batched_tokens"):
             if getattr(self, name) < 1:
                 raise UsageError(f"engine: {name} must be at least 1")
+        for name in ("num_blocks", "max_model_len", "kv_memory"):
+            value = getattr(self, name)
+            if isinstance(value, int) and value < 1:
+                raise UsageError(f"engine: {name} must be at least 1")
         most = THREADS_PER_CORE * (os.cpu_count() or 1)
         if self.threads is not None and not 1 <= self.threads <= most:
             raise UsageError(f"engine: threads must be from 1 to {most}: this machine has {os.cpu_count()} cores")

@@ -57,7 +57,8 @@ class Decoder:
         elif deterministic:
             raise ModelError(
                 "engine.deterministic: products and attention that do not depend on the batch are there for a CPU with "
-                "AVX-512 alone (for bfloat16, AVX-512 BF16); use backend native on such a machine, or leave it out"
+                "AVX-512 alone (for bfloat16, AVX-512 BF16), and for heads of a multiple of 16; use backend native on "
+                "such a machine, or leave it out"
             )
 
     @classmethod

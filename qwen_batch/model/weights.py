@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +20,11 @@ from torch import Tensor
 from qwen_batch.errors import ModelError
 from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.layers import LayerWeights, Weights
-from qwen_batch.model.linear import Linear, PlainLinear, make_linear
-from qwen_batch.model.native_library import NativeLibrary
+from qwen_batch.model.linear import Linear, NativeLinear, PlainLinear, make_linear
+from qwen_batch.model.native_library import GROUP, NativeLibrary
 from qwen_batch.model.smoothing import Smoother
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -166,11 +169,26 @@ def load_weights(
     return read_weights(_Loader(Checkpoint.open(folder), dtype, device, native, int8), config)
 
 
+def _check_int8(layers: Sequence[LayerWeights]) -> None:
+    """Products whose inputs are no multiple of GROUP stay as they are: say so, or refuse where that is all of them."""
+    products = [linear for layer in layers for linear in (layer.qkv, layer.output, layer.gate_up, layer.down)]
+    count = sum(isinstance(linear, NativeLinear) and bool(linear.product.is_int8) for linear in products)
+    if not count:
+        raise ModelError(
+            f"engine.weights int8: no product of this model has a multiple of {GROUP} inputs, so none can be rounded; "
+            "use weights auto"
+        )
+    if count < len(products):
+        logger.warning("engine.weights int8: %d of %d products are in int8", count, len(products))
+
+
 def read_weights(loader: _Loader, config: ModelConfig) -> Weights:
     """Every tensor is made once, in the place where it stays, and read into that."""
     embedding = loader.read(["model.embed_tokens.weight"], [config.vocab_size], config.hidden_size)
     smoother = Smoother(config, embedding) if loader.int8 else None
     layers = tuple(loader.make_layer(config, index, smoother) for index in range(config.num_layers))
+    if loader.int8:
+        _check_int8(layers)
     norm = loader.read(["model.norm.weight"], [config.hidden_size])
     head = embedding
     if not config.tie_word_embeddings:
