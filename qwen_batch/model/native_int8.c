@@ -7,8 +7,6 @@
  * [panel][group]([word][output], then the group's 48 sums, then its 48 scales).
  */
 
-#include <omp.h>
-
 #include "native_parts.h"
 
 #if defined(HAVE_VECTORS) && defined(__AVX512VNNI__)
@@ -34,7 +32,7 @@ void pack_int8(const int8_t *weights, const float *scales, int32_t *packed, int6
 }
 
 /* Rows of x -> bytes (value / scale + 128) and the scales of their groups. */
-static void quantize_rows(const T *x, uint8_t *to, float *scales, int64_t rows, int64_t size) {
+void quantize_rows(const T *x, uint8_t *to, float *scales, int64_t rows, int64_t size) {
 #pragma omp parallel for schedule(static)
     for (int64_t group = 0; group < rows * size / GROUP; group++) {
         __m512 values[GROUP / 16], most = _mm512_setzero_ps();
@@ -127,31 +125,14 @@ static void stripe(const uint8_t *x, int64_t groups, const int32_t *panel, const
     }
 }
 
-void multiply_int8(const Product *p, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized, float *x_scales,
-                   const Product *after) {
-    const int64_t panels = (p->outputs + PANEL - 1) / PANEL, stripes = (rows + STRIPE - 1) / STRIPE;
-    const int64_t groups = p->inputs / GROUP, words = groups * GROUP / 4;
-    const int32_t *packed = p->packed;
-    quantize_rows(x, quantized, x_scales, rows, p->inputs);
-#pragma omp parallel
-    {
-        const int threads = omp_get_num_threads(), at_once = panels_at_once(panels, threads);
-#pragma omp for schedule(dynamic, at_once) collapse(2)
-        for (int64_t i = 0; i < stripes; i++)
-            for (int64_t j = 0; j < panels; j++) {
-                int64_t first = i * STRIPE, count = rows - first < STRIPE ? rows - first : STRIPE;
-                int64_t at = first * p->outputs + j * PANEL;
-                Ahead ahead =
-                    look_ahead(p, i == stripes - 1 ? after : p, j, panels, threads, (count + 7) / 8, words);
-                stripe(quantized + first * p->inputs, groups, packed + j * groups * GROUP_WORDS * PANEL,
-                       x_scales + first * groups, p->bias ? p->bias + j * PANEL : 0, out + at,
-                       sum ? sum + at : 0, p->outputs, p->outputs - j * PANEL, count, ahead);
-            }
-    }
+void stripe_int8(const Product *p, const uint8_t *x, const float *x_scales, const int32_t *panel, const T *bias, T *out,
+                 float *sum, int64_t left, int64_t rows, Ahead ahead) {
+    stripe(x, p->inputs / GROUP, panel, x_scales, bias, out, sum, p->outputs, left, rows, ahead);
 }
 #elif defined(HAVE_VECTORS)
-void multiply_int8(const Product *p, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized, float *x_scales,
-                   const Product *after) {}
+void quantize_rows(const T *x, uint8_t *to, float *scales, int64_t rows, int64_t size) {}
+void stripe_int8(const Product *p, const uint8_t *x, const float *x_scales, const int32_t *panel, const T *bias, T *out,
+                 float *sum, int64_t left, int64_t rows, Ahead ahead) {}
 #endif
 
 /* Whether products in int8 are there. */

@@ -54,10 +54,6 @@ typedef struct {
 void multiply(const Product *product, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized, float *x_scales,
               const Product *after);
 
-/* native_int8.c */
-void multiply_int8(const Product *product, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized,
-                   float *x_scales, const Product *after);
-
 #define STRIPE 192 /* rows that stay in the second cache while weights pass */
 #define GROUP 64   /* int8: inputs that share a scale, of activations and of each output's weights */
 #define GROUP_WORDS (GROUP / 4 + 2) /* of a panel, times PANEL: weights, then sums, then scales */
@@ -94,6 +90,11 @@ INLINE void ask(Ahead *ahead) {
     _mm_prefetch(ahead->line, _MM_HINT_T1);
     ahead->line += ahead->pace;
 }
+
+/* native_int8.c. Rows of x -> bytes and the scales of their groups; a stripe of rows times a panel. */
+void quantize_rows(const T *x, uint8_t *to, float *scales, int64_t rows, int64_t size);
+void stripe_int8(const Product *p, const uint8_t *x, const float *x_scales, const int32_t *panel, const T *bias, T *out,
+                 float *sum, int64_t left, int64_t rows, Ahead ahead);
 
 /* 16 lanes of a product, where they belong. */
 INLINE void put(T *out, float *sum, int64_t at, __mmask16 mask, __m512 x) {

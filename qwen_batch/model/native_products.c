@@ -74,10 +74,11 @@ static void stripe(const T *x, int64_t inputs, const int32_t *panel, const T *bi
     }
 }
 
-static void multiply_floats(const Product *p, const T *x, T *out, float *sum, int64_t rows, const Product *after) {
+void multiply(const Product *p, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized, float *x_scales,
+              const Product *after) {
     const int64_t panels = (p->outputs + PANEL - 1) / PANEL, stripes = (rows + STRIPE - 1) / STRIPE;
-    const int64_t words = p->inputs / WORD;
-    const int32_t *packed = p->packed;
+    const int64_t words = p->inputs / (p->is_int8 ? 4 : WORD);
+    if (p->is_int8) quantize_rows(x, quantized, x_scales, rows, p->inputs);
 #pragma omp parallel
     {
         const int threads = omp_get_num_threads(), at_once = panels_at_once(panels, threads);
@@ -85,18 +86,18 @@ static void multiply_floats(const Product *p, const T *x, T *out, float *sum, in
         for (int64_t i = 0; i < stripes; i++)
             for (int64_t j = 0; j < panels; j++) {
                 int64_t first = i * STRIPE, count = rows - first < STRIPE ? rows - first : STRIPE;
-                int64_t at = first * p->outputs + j * PANEL;
+                int64_t at = first * p->outputs + j * PANEL, left = p->outputs - j * PANEL;
+                const int32_t *panel = (const int32_t *)((const char *)p->packed + j * panel_bytes(p));
+                const T *bias = p->bias ? p->bias + j * PANEL : 0;
+                float *to = sum ? sum + at : 0;
                 Ahead ahead =
                     look_ahead(p, i == stripes - 1 ? after : p, j, panels, threads, (count + 7) / 8, words);
-                stripe(x + first * p->inputs, p->inputs, packed + j * words * PANEL, p->bias ? p->bias + j * PANEL : 0,
-                       out + at, sum ? sum + at : 0, p->outputs, p->outputs - j * PANEL, count, ahead);
+                if (p->is_int8)
+                    stripe_int8(p, quantized + first * p->inputs, x_scales + first * (p->inputs / GROUP), panel, bias,
+                                out + at, to, left, count, ahead);
+                else
+                    stripe(x + first * p->inputs, p->inputs, panel, bias, out + at, to, p->outputs, left, count, ahead);
             }
     }
-}
-
-void multiply(const Product *product, const T *x, T *out, float *sum, int64_t rows, uint8_t *quantized, float *x_scales,
-              const Product *after) {
-    if (product->is_int8) multiply_int8(product, x, out, sum, rows, quantized, x_scales, after);
-    else multiply_floats(product, x, out, sum, rows, after);
 }
 #endif
