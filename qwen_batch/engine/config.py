@@ -21,8 +21,8 @@ DType = Literal["auto", "float32", "bfloat16", "float16"]
 WeightsForm = Literal["auto", "int8"]
 Backend = Literal["auto", "torch", "native", "triton"]
 # Share of the memory that is free after the weights are loaded: the readers and the page cache need room too.
-ENOUGH_TOKENS = 20_480  # of keys and values on a CPU; what ENOUGH_SEQS sequences need comes before it
 CPU_KV_SHARE = 0.25
+ENOUGH_TOKENS = 20_480  # of keys and values on a CPU; what ENOUGH_SEQS sequences need comes before it
 LEAST_WINDOW = 1024  # tokens: a model's window is not lowered below that to what memory holds
 WINDOW_STEP = 1024  # tokens
 THREADS_PER_CORE = 4  # beyond that threads only wait for one another, and thousands end the process
