@@ -30,11 +30,37 @@ typedef struct {
     const T *next[KEYS]; /* those of the tile after it */
 } Scratch;
 
-/* Asks for elements of the next tile while this one is computed, as far as the second cache: blocks lie apart, and the
- * CPU's own prefetcher starts anew in each. 64 contexts of 320 tokens in scattered blocks: 23 ms for all layers, 30 ms
- * where each tile was read through beforehand instead (two Zen 4 cores, demo, 2026-11-30). */
+/* Asks for elements of the next tile while this one is computed: blocks lie apart, and the CPU's own prefetcher starts
+ * anew in each. */
 INLINE void ask_element(const T *next, const int dim) {
     for (int byte = 0; byte < dim * (int)sizeof(T); byte += 64) _mm_prefetch((const char *)next + byte, _MM_HINT_T1);
+}
+
+/* Single tokens ask for lines in the order in which they stand, while 16 keys (or values) are computed: for those 16 of
+ * the next tile, as far as the second cache; and, where all heads are computed together, for the 16 that come next, into
+ * the first. Heads are read one after the other, and what the CPU's prefetcher makes of that order kept memory from its
+ * rate: 64 contexts of 320 tokens took 18 ms for all layers, 24 in scattered blocks, and now 12 and 15 (two Zen 4 cores,
+ * demo, 2026-11-30). */
+typedef struct {
+    const char *far;
+    int64_t near;        /* from `far` to what comes next, in bytes */
+    int64_t gap;         /* of other heads between keys, in bytes */
+    int64_t line, lines; /* of a key */
+} Lines;
+
+INLINE Lines lines_of(const T *far, const T *near, int64_t heads, int64_t kv_heads, const int dim) {
+    const int64_t bytes = dim * sizeof(T);
+    const int64_t distance = (const char *)near - (const char *)far;
+    return (Lines){(const char *)far, distance, (kv_heads - heads) * bytes, 0, heads * bytes / 64};
+}
+
+INLINE void ask_lines(Lines *x, const int count) {
+    for (int i = 0; i < count; i++) {
+        _mm_prefetch(x->far, _MM_HINT_T1);
+        if (!x->gap) _mm_prefetch(x->far + x->near, _MM_HINT_T0);
+        x->far += 64;
+        if (++x->line == x->lines) x->line = 0, x->far += x->gap;
+    }
 }
 
 /* 16 rows of 16 words -> 16 columns, written `stride` words apart. */
@@ -167,89 +193,94 @@ INLINE __m512 sum_lanes(const __m512 x[16]) {
     return _mm512_shuffle_f32x4(u[0], u[1], 0x88) + _mm512_shuffle_f32x4(u[0], u[1], 0xdd);
 }
 
-/* Scores of few rows: each key is multiplied where it stands. */
-INLINE void score_single(Scratch *s, int first_row, int rows, int count, const int dim) {
+/* Scores of few rows of each head: keys are multiplied where they stand, 16 of them at a time with all their heads. */
+INLINE void score_singles(Scratch *s, int64_t heads, int64_t kv_heads, const int rows, int count, int64_t distance,
+                          const int dim) {
     const int vectors = dim / WORD / 16;
     for (int first = 0; first < count; first += 16) {
-        for (int r = first_row; r < first_row + rows; r++) {
-            __m512 sums[16];
+        const T *near = first + 16 < count ? s->at[first + 16] : s->at[0] + distance;
+        Lines lines = lines_of(s->next[first], near, heads, kv_heads, dim);
+        for (int head = 0; head < heads; head++) {
+#pragma GCC unroll 4
+            for (int r = 0; r < rows; r++) {
+                const T *query = s->queries + (head * rows + r) * dim;
+                __m512 sums[16];
 #pragma GCC unroll 16
-            for (int i = 0; i < 16; i++) {
-                const T *key = s->at[first + i];
-                __m512 sum = _mm512_setzero_ps();
-                if (r == first_row) ask_element(s->next[first + i], dim);
+                for (int i = 0; i < 16; i++) {
+                    const T *key = s->at[first + i] + head * dim;
+                    __m512 sum = _mm512_setzero_ps();
+                    ask_lines(&lines, (r + 1) * vectors / rows - r * vectors / rows);
 #pragma GCC unroll 8
-                for (int v = 0; v < vectors; v++)
-                    sum = dot(sum, _mm512_loadu_si512(s->queries + r * dim + v * 16 * WORD),
-                              _mm512_loadu_si512(key + v * 16 * WORD));
-                sums[i / 4 + i % 4 * 4] = sum;
+                    for (int v = 0; v < vectors; v++)
+                        sum = dot(sum, _mm512_loadu_si512(query + v * 16 * WORD),
+                                  _mm512_loadu_si512(key + v * 16 * WORD));
+                    sums[i / 4 + i % 4 * 4] = sum;
+                }
+                _mm512_storeu_ps(s->scores + (head * rows + r) * KEYS + first, sum_lanes(sums));
             }
-            _mm512_storeu_ps(s->scores + r * KEYS + first, sum_lanes(sums));
         }
     }
 }
 
-/* Each pair of vectors -> their lanes that `first` names, then those that `second` names. */
-INLINE void reorder(__m512 sums[MAX_SINGLE][4], __m512i first, __m512i second, const int rows) {
-#pragma GCC unroll 4
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 2
-        for (int v = 0; v < 4; v += 2) {
-            __m512 x = sums[r][v], y = sums[r][v + 1];
-            sums[r][v] = _mm512_permutex2var_ps(x, first, y);
-            sums[r][v + 1] = _mm512_permutex2var_ps(x, second, y);
-        }
-}
-
-/* sums += weights * values of few rows, 32 columns at a time, each value read where it stands. */
-INLINE void mix_single(Scratch *s, int first_row, const int rows, int count, int64_t distance, const int dim) {
+/* Sums of few rows stand in the order in which pairs of values are interleaved: 64 columns to and from it. */
+INLINE void reorder(float *sums, int back) {
 #if WORD == 2
     const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
-    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(4));
     const __m512i front = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
-    const __m512i back = _mm512_add_epi32(front, _mm512_set1_epi32(8));
+    const __m512i first = back ? front : low;
+    const __m512i second = _mm512_add_epi32(first, _mm512_set1_epi32(back ? 8 : 4));
+    for (int v = 0; v < 64; v += 32) {
+        __m512 x = _mm512_loadu_ps(sums + v), y = _mm512_loadu_ps(sums + v + 16);
+        _mm512_storeu_ps(sums + v, _mm512_permutex2var_ps(x, first, y));
+        _mm512_storeu_ps(sums + v + 16, _mm512_permutex2var_ps(x, second, y));
+    }
 #endif
-    float *to = s->sums + first_row * dim;
-    const T *weights = s->weights + first_row * KEYS;
-    for (int d = 0; d < dim; d += 64) {
-        __m512 sums[MAX_SINGLE][4];
+}
+
+/* sums += weights * values of few rows of each head; 16 keys at a time, each value read where it stands. */
+INLINE void mix_singles(Scratch *s, int64_t heads, int64_t kv_heads, const int rows, int count, int64_t distance,
+                        const int dim) {
+    for (int first = 0; first < count; first += 16) {
+        const T *near = first + 16 < count ? s->at[first + 16] + distance : s->next[0];
+        Lines lines = lines_of(s->next[first] + distance, near, heads, kv_heads, dim);
+        for (int head = 0; head < heads; head++)
+            for (int d = 0; d < dim; d += 64) {
+                const T *weights = s->weights + head * rows * KEYS + first;
+                float *to = s->sums + head * rows * dim + d;
+                __m512 sums[MAX_SINGLE][4];
 #pragma GCC unroll 4
-        for (int r = 0; r < rows; r++)
+                for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
-            for (int v = 0; v < 4; v++) sums[r][v] = _mm512_loadu_ps(to + r * dim + d + 16 * v);
-#if WORD == 2 /* in the order in which pairs of keys are interleaved */
-        reorder(sums, low, high, rows);
-#endif
-        for (int word = 0; word * WORD < count; word++) {
-            const T *value = s->at[word * WORD] + distance + d;
-            __m512i columns[4];
-            for (int i = 0; i < WORD; i++) ask_element(s->next[word * WORD + i] + distance + d, 64);
-#if WORD == 2
-            const T *second = s->at[word * WORD + 1] + distance + d;
+                    for (int v = 0; v < 4; v++) sums[r][v] = _mm512_loadu_ps(to + r * dim + 16 * v);
 #pragma GCC unroll 2
-            for (int v = 0; v < 4; v += 2) {
-                __m512i a = _mm512_loadu_si512(value + 16 * v), b = _mm512_loadu_si512(second + 16 * v);
-                columns[v] = _mm512_unpacklo_epi16(a, b);
-                columns[v + 1] = _mm512_unpackhi_epi16(a, b);
-            }
+                for (int i = 0; i < 16; i += WORD) {
+                    const T *value = s->at[first + i] + distance + head * dim + d;
+                    __m512i columns[4];
+                    ask_lines(&lines, 4);
+#if WORD == 2
+                    const T *other = s->at[first + i + 1] + distance + head * dim + d;
+#pragma GCC unroll 2
+                    for (int v = 0; v < 4; v += 2) {
+                        __m512i a = _mm512_loadu_si512(value + 16 * v), b = _mm512_loadu_si512(other + 16 * v);
+                        columns[v] = _mm512_unpacklo_epi16(a, b);
+                        columns[v + 1] = _mm512_unpackhi_epi16(a, b);
+                    }
 #else
 #pragma GCC unroll 4
-            for (int v = 0; v < 4; v++) columns[v] = _mm512_loadu_si512(value + 16 * v);
+                    for (int v = 0; v < 4; v++) columns[v] = _mm512_loadu_si512(value + 16 * v);
 #endif
 #pragma GCC unroll 4
-            for (int r = 0; r < rows; r++) {
-                __m512i weight = word_of(weights + r * KEYS + word * WORD);
+                    for (int r = 0; r < rows; r++) {
+                        __m512i weight = word_of(weights + r * KEYS + i);
 #pragma GCC unroll 4
-                for (int v = 0; v < 4; v++) sums[r][v] = dot(sums[r][v], weight, columns[v]);
+                        for (int v = 0; v < 4; v++) sums[r][v] = dot(sums[r][v], weight, columns[v]);
+                    }
+                }
+#pragma GCC unroll 4
+                for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+                    for (int v = 0; v < 4; v++) _mm512_storeu_ps(to + r * dim + 16 * v, sums[r][v]);
             }
-        }
-#if WORD == 2
-        reorder(sums, front, back, rows);
-#endif
-#pragma GCC unroll 4
-        for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-            for (int v = 0; v < 4; v++) _mm512_storeu_ps(to + r * dim + d + 16 * v, sums[r][v]);
     }
 }
 
@@ -347,7 +378,7 @@ INLINE void end_rows(const Scratch *s, const Step *p, const Work *w, const int d
             }
 }
 
-/* at: where the keys of a tile stand; beyond the last key: the last again, whose weight will be 0. */
+/* at: where the keys of a tile stand; beyond the last key others of the tile again, whose weight will be 0. */
 INLINE void find_keys(const T **at, const Step *p, const Work *w, int64_t start, int64_t head, const int dim) {
     const Plan *plan = p->plan;
     const int64_t stride = p->kv_heads * dim, *block = plan->tables + w->table * plan->max_blocks + start / plan->block_size;
@@ -358,7 +389,7 @@ INLINE void find_keys(const T **at, const Step *p, const Work *w, int64_t start,
         key = keys + (*block * plan->block_size + offset) * stride;
         for (int64_t j = offset; j < plan->block_size && i < count; j++, i++, key += stride) at[i] = key;
     }
-    for (int i = count; i < KEYS; i++) at[i] = at[count - 1];
+    for (int i = count; i < KEYS; i++) at[i] = i < 16 ? at[count - 1] : at[i - 16];
 }
 
 /* Many rows: keys and values are laid out anew, then two products. */
@@ -383,35 +414,39 @@ INLINE void attend_packed(Scratch *s, const Step *p, const Work *w, int64_t star
         }
 }
 
-/* Few rows: keys and values are used where they stand. */
-INLINE void attend_in_place(Scratch *s, const Step *p, const Work *w, int64_t start, int first_row, const int rows,
-                            int count, const int dim) {
+/* Few rows of each head: keys and values are used where they stand. */
+INLINE void attend_in_place(Scratch *s, const Step *p, const Work *w, int64_t start, const int rows, int count,
+                            const int dim) {
     const float scale = 1.44269504f / sqrtf((float)dim);
-    const int group = (int)(p->query_heads / p->kv_heads);
-    score_single(s, first_row, rows, count, dim);
-    for (int r = 0; r < rows; r++)
-        weigh(s, first_row + r, (int)(p->plan->visible[w->first + r / group] - start), scale, dim);
-    mix_single(s, first_row, rows, count, p->values - p->keys, dim);
+    const int64_t distance = p->values - p->keys, group = p->query_heads / p->kv_heads;
+    score_singles(s, w->heads, p->kv_heads, rows, count, distance, dim);
+    for (int row = 0; row < w->heads * rows; row++)
+        weigh(s, row, (int)(p->plan->visible[w->first + row % rows / group] - start), scale, dim);
+    mix_singles(s, w->heads, p->kv_heads, rows, count, distance, dim);
 }
 
-/* `after` is what this thread does next, as far as one can tell. */
+/* `after` is what this thread does next. */
 INLINE void attend_piece(Scratch *s, const Step *p, const Work *w, const Work *after, const int dim) {
     const int rows = (int)(w->count * (p->query_heads / p->kv_heads));
     const int packed = rows > MAX_SINGLE || dim % 64 || p->plan->exact;
     begin_rows(s, p, w, dim);
+    if (!packed && w->continues)
+        for (int at = 0; at < rows * w->heads * dim; at += 64) reorder(s->sums + at, 0);
     for (int64_t start = w->begin; start < w->end; start += KEYS) {
         const int count = w->end - start < KEYS ? (int)(w->end - start) : KEYS, is_last = start + KEYS >= w->end;
-        for (int h = 0; h < w->heads; h++) {
+        for (int h = 0; h < (packed ? w->heads : 1); h++) {
             find_keys(s->at, p, w, start, h, dim);
             if (!is_last) find_keys(s->next, p, w, start + KEYS, h, dim);
             else if (h < after->heads) find_keys(s->next, p, after, after->begin, h, dim);
             if (packed) attend_packed(s, p, w, start, h * rows, rows, count, dim);
-            else if (rows == 1) attend_in_place(s, p, w, start, h, 1, count, dim);
-            else if (rows == 2) attend_in_place(s, p, w, start, h * 2, 2, count, dim);
-            else if (rows == 3) attend_in_place(s, p, w, start, h * 3, 3, count, dim);
-            else attend_in_place(s, p, w, start, h * 4, 4, count, dim);
+            else if (rows == 1) attend_in_place(s, p, w, start, 1, count, dim);
+            else if (rows == 2) attend_in_place(s, p, w, start, 2, count, dim);
+            else if (rows == 3) attend_in_place(s, p, w, start, 3, count, dim);
+            else attend_in_place(s, p, w, start, 4, count, dim);
         }
     }
+    if (!packed)
+        for (int at = 0; at < rows * w->heads * dim; at += 64) reorder(s->sums + at, 1);
     end_rows(s, p, w, dim);
 }
 
@@ -425,17 +460,20 @@ static __attribute__((noinline)) void attend_128(Scratch *s, const Step *p, cons
     attend_piece(s, p, w, after, 128);
 }
 
+INLINE int64_t take_one(int64_t *next) { return __atomic_fetch_add(next, 1, __ATOMIC_RELAXED); }
+
+/* Threads take pieces one ahead, so that each knows for what to ask. */
 static void attend_all(const Step *step, const Work *work, int64_t count, int64_t dim) {
+    int64_t next = 0;
 #pragma omp parallel
     {
         Scratch scratch;
-        const int threads = omp_get_num_threads();
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < count; i++) {
-            const Work *w = work + i, *after = i + threads < count ? w + threads : w;
-            if (dim == 64) attend_64(&scratch, step, w, after);
-            else if (dim == 128) attend_128(&scratch, step, w, after);
-            else attend_any(&scratch, step, w, after, (int)dim);
+        for (int64_t i = take_one(&next), after; i < count; i = after) {
+            after = take_one(&next);
+            const Work *w = work + i, *then = after < count ? work + after : w;
+            if (dim == 64) attend_64(&scratch, step, w, then);
+            else if (dim == 128) attend_128(&scratch, step, w, then);
+            else attend_any(&scratch, step, w, then, (int)dim);
         }
     }
 }
