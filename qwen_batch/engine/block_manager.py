@@ -62,7 +62,7 @@ class BlockManager:
         missing = self.missing(sequence, num_tokens)
         idle = min(missing, self._tree.num_unused - self._max_idle_blocks)
         if (wanted := max(missing - len(self._free), idle)) > 0:
-            self._free.extend(reversed(self._tree.evict(wanted)))
+            self._free.extend(self._tree.evict(wanted))
         if missing:
             sequence.block_table += self._free[: -missing - 1 : -1]
             del self._free[-missing:]
