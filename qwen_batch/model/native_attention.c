@@ -13,7 +13,9 @@
 #define KEYS 64 /* keys of a tile */
 #define MAX_ROWS 96
 #define MAX_DIM 256
-#define STATE_LANES 32 /* beside the accumulator: 16 partial sums, the maximum, padding */
+#define FAR_BELOW (-1e30f) /* the score of a hidden key */
+#define HEADROOM 8.0f      /* exponent of the largest weight */
+#define STATE_LANES 32     /* beside the accumulator: 16 partial sums, the maximum, padding */
 
 #if defined(HAVE_VECTORS)
 
@@ -138,15 +140,67 @@ INLINE void pack_values(Scratch *s, int count, int64_t distance, const int dim) 
     }
 }
 
-/* to[rows][columns] (+)= a[rows][words] * b[words][columns], 16 * LANES columns of them, all strides in elements. */
+/* 2^x for x <= HEADROOM, 0 for very negative x; polynomial by minimising the largest relative error, 3e-6. */
+INLINE __m512 exp2_weight(__m512 x) {
+#if WORD == 2
+    __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), f = _mm512_sub_ps(x, n);
+    __m512 p = _mm512_set1_ps(9.57010195e-3f);
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(5.59178616e-2f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(2.40247448e-1f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(6.93121815e-1f));
+    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(9.99999261e-1f));
+    return _mm512_scalef_ps(p, n);
+#else
+    return exp2_lanes(x);
+#endif
+}
+
+/* A row's reference, which was far below its scores, becomes their maximum: its sums so far shrink. */
+INLINE void raise_top(Scratch *s, int row, float top, float scale, const int dim) {
+    __m512 shrink = exp2_weight(_mm512_set1_ps((s->tops[row] - top) * scale));
+    float *sums = s->sums + row * dim;
+    s->totals[row] = _mm512_mul_ps(s->totals[row], shrink);
+    for (int d = 0; d < dim; d += 16) _mm512_storeu_ps(sums + d, _mm512_mul_ps(_mm512_loadu_ps(sums + d), shrink));
+    s->tops[row] = top;
+}
+
+/* Scores of a row over a tile -> weights of its values, as powers of two over the row's reference. That follows the
+ * largest score only when one stands more than HEADROOM above it: rarely after the first tiles. */
+INLINE void weigh(Scratch *s, int row, __m512 x[KEYS / 16], int visible, float scale, const int dim) {
+    T *weights = s->weights + row * KEYS;
+    if (visible <= 0) {
+        memset(weights, 0, KEYS * sizeof(T));
+        return;
+    }
+    if (visible < KEYS) {
+        const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+#pragma GCC unroll 4
+        for (int v = 0; v < KEYS / 16; v++) {
+            __mmask16 hidden = _mm512_cmp_epi32_mask(lanes, _mm512_set1_epi32(visible - 16 * v), _MM_CMPINT_NLT);
+            x[v] = _mm512_mask_mov_ps(x[v], hidden, _mm512_set1_ps(FAR_BELOW));
+        }
+    }
+    __m512 top = _mm512_max_ps(_mm512_max_ps(x[0], x[1]), _mm512_max_ps(x[2], x[3]));
+    if (_mm512_cmp_ps_mask(top, _mm512_set1_ps(s->tops[row] + HEADROOM / scale), _CMP_GT_OQ))
+        raise_top(s, row, _mm512_reduce_max_ps(top), scale, dim);
+    __m512 offset = _mm512_set1_ps(-s->tops[row] * scale), total = s->totals[row];
+#pragma GCC unroll 4
+    for (int v = 0; v < KEYS / 16; v++) {
+        __m512 p = exp2_weight(_mm512_fmadd_ps(x[v], _mm512_set1_ps(scale), offset));
+        total = _mm512_add_ps(total, p);
+        store_lanes(weights + 16 * v, 0xffff, p);
+    }
+    s->totals[row] = total;
+}
+
+/* to[rows][columns] += a[rows][words] * b[words][columns], 16 * LANES columns of them, all strides in elements. */
 INLINE void sum_tile(const T *a, int64_t a_stride, const int32_t *b, int64_t b_stride, float *to, int64_t to_stride,
-                     int words, const int add, const int rows, const int lanes) {
+                     int words, const int rows, const int lanes) {
     __m512 sums[6][4];
 #pragma GCC unroll 6
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
-        for (int v = 0; v < lanes; v++)
-            sums[r][v] = add ? _mm512_loadu_ps(to + r * to_stride + 16 * v) : _mm512_setzero_ps();
+        for (int v = 0; v < lanes; v++) sums[r][v] = _mm512_loadu_ps(to + r * to_stride + 16 * v);
     for (int word = 0; word < words; word++) {
         __m512i columns[4];
 #pragma GCC unroll 4
@@ -164,9 +218,9 @@ INLINE void sum_tile(const T *a, int64_t a_stride, const int32_t *b, int64_t b_s
         for (int v = 0; v < lanes; v++) _mm512_storeu_ps(to + r * to_stride + 16 * v, sums[r][v]);
 }
 
-INLINE void sum_rows(const T *a, int64_t a_stride, const int32_t *b, int64_t b_stride, float *to,
-                          int64_t to_stride, int words, const int add, int rows, const int lanes) {
-#define ROWS(N) sum_tile(a, a_stride, b, b_stride, to, to_stride, words, add, N, lanes)
+INLINE void sum_rows(const T *a, int64_t a_stride, const int32_t *b, int64_t b_stride, float *to, int64_t to_stride,
+                     int words, int rows, const int lanes) {
+#define ROWS(N) sum_tile(a, a_stride, b, b_stride, to, to_stride, words, N, lanes)
     for (; rows >= 6; rows -= 6, a += 6 * a_stride, to += 6 * to_stride) ROWS(6);
     switch (rows) {
     case 5: ROWS(5); break;
@@ -284,44 +338,6 @@ INLINE void mix_singles(Scratch *s, int64_t heads, int64_t kv_heads, const int r
     }
 }
 
-/* Scores of a tile -> weights of its values; the sums so far are scaled where a row's maximum has grown. */
-INLINE void weigh(Scratch *s, int row, int visible, float scale, const int dim) {
-    const float *scores = s->scores + row * KEYS;
-    T *weights = s->weights + row * KEYS;
-    if (visible <= 0) {
-        memset(weights, 0, KEYS * sizeof(T));
-        return;
-    }
-    __m512 x[KEYS / 16], top = _mm512_set1_ps(s->tops[row]);
-    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-#pragma GCC unroll 4
-    for (int v = 0; v < KEYS / 16; v++) {
-        x[v] = _mm512_loadu_ps(scores + 16 * v);
-        if (visible < KEYS) {
-            __mmask16 hidden = _mm512_cmp_epi32_mask(lanes, _mm512_set1_epi32(visible - 16 * v), _MM_CMPINT_NLT);
-            x[v] = _mm512_mask_mov_ps(x[v], hidden, _mm512_set1_ps(-INFINITY));
-        }
-        top = _mm512_max_ps(top, x[v]);
-    }
-    float best = _mm512_reduce_max_ps(top);
-    if (best > s->tops[row]) {
-        __m512 shrink = exp2_lanes(_mm512_set1_ps((s->tops[row] - best) * scale));
-        float *sums = s->sums + row * dim;
-        s->totals[row] = _mm512_mul_ps(s->totals[row], shrink);
-        for (int d = 0; d < dim; d += 16)
-            _mm512_storeu_ps(sums + d, _mm512_mul_ps(_mm512_loadu_ps(sums + d), shrink));
-        s->tops[row] = best;
-    }
-    __m512 offset = _mm512_set1_ps(-best * scale), total = s->totals[row];
-#pragma GCC unroll 4
-    for (int v = 0; v < KEYS / 16; v++) {
-        __m512 p = exp2_lanes(_mm512_fmadd_ps(x[v], _mm512_set1_ps(scale), offset));
-        total = _mm512_add_ps(total, p);
-        store_lanes(weights + 16 * v, 0xffff, p);
-    }
-    s->totals[row] = total;
-}
-
 typedef struct {
     const Plan *plan;
     const T *qkv;
@@ -351,7 +367,7 @@ INLINE void begin_rows(Scratch *s, const Step *p, const Work *w, const int dim) 
                 } else {
                     memset(s->sums + row * dim, 0, dim * sizeof(float));
                     s->totals[row] = _mm512_setzero_ps();
-                    s->tops[row] = -INFINITY;
+                    s->tops[row] = FAR_BELOW;
                 }
             }
 }
@@ -392,6 +408,29 @@ INLINE void find_keys(const T **at, const Step *p, const Work *w, int64_t start,
     for (int i = count; i < KEYS; i++) at[i] = i < 16 ? at[count - 1] : at[i - 16];
 }
 
+/* Scores of up to 6 rows over the packed keys, weighed while they are in registers. `seen`: how many keys each row sees,
+ * less those before the tile. */
+INLINE void score_packed(Scratch *s, int row, const int *seen, float scale, const int rows, const int dim) {
+    __m512 scores[6][KEYS / 16];
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+        for (int v = 0; v < KEYS / 16; v++) scores[r][v] = _mm512_setzero_ps();
+    for (int word = 0; word < dim / WORD; word++) {
+        __m512i keys[KEYS / 16];
+#pragma GCC unroll 4
+        for (int v = 0; v < KEYS / 16; v++) keys[v] = _mm512_loadu_si512(s->keys + word * KEYS + 16 * v);
+#pragma GCC unroll 6
+        for (int r = 0; r < rows; r++) {
+            __m512i x = word_of(s->queries + (row + r) * dim + word * WORD);
+#pragma GCC unroll 4
+            for (int v = 0; v < KEYS / 16; v++) scores[r][v] = dot(scores[r][v], x, keys[v]);
+        }
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) weigh(s, row + r, scores[r], seen[r], scale, dim);
+}
+
 /* Many rows: keys and values are laid out anew, then two products. */
 INLINE void attend_packed(Scratch *s, const Step *p, const Work *w, int64_t start, int first_row, int rows, int count,
                           const int dim) {
@@ -399,13 +438,22 @@ INLINE void attend_packed(Scratch *s, const Step *p, const Work *w, int64_t star
     const float scale = 1.44269504f / sqrtf((float)dim);
     const T *weights = s->weights + first_row * KEYS;
     float *sums = s->sums + first_row * dim;
+    int seen[MAX_ROWS];
+    for (int r = 0; r < rows; r++) seen[r] = (int)(p->plan->visible[w->first + r / group] - start);
     pack_keys(s, count, dim);
-    sum_rows(s->queries + first_row * dim, dim, s->keys, KEYS, s->scores + first_row * KEYS, KEYS, dim / WORD, 0, rows,
-             KEYS / 16);
-    for (int r = 0; r < rows; r++)
-        weigh(s, first_row + r, (int)(p->plan->visible[w->first + r / group] - start), scale, dim);
+    for (int r = 0; r < rows; r += 6) {
+#define SCORES(N) score_packed(s, first_row + r, seen + r, scale, N, dim)
+        switch (rows - r) {
+        case 1: SCORES(1); break;
+        case 2: SCORES(2); break;
+        case 3: SCORES(3); break;
+        case 4: SCORES(4); break;
+        case 5: SCORES(5); break;
+        default: SCORES(6); break;
+        }
+    }
     pack_values(s, count, p->values - p->keys, dim);
-#define LANES(N) sum_rows(weights, KEYS, s->values + d, dim, sums + d, dim, KEYS / WORD, 1, rows, N)
+#define LANES(N) sum_rows(weights, KEYS, s->values + d, dim, sums + d, dim, (count + WORD - 1) / WORD, rows, N)
     for (int d = 0; d < dim; d += 64) switch (dim - d) {
         case 16: LANES(1); break;
         case 32: LANES(2); break;
@@ -420,8 +468,12 @@ INLINE void attend_in_place(Scratch *s, const Step *p, const Work *w, int64_t st
     const float scale = 1.44269504f / sqrtf((float)dim);
     const int64_t distance = p->values - p->keys, group = p->query_heads / p->kv_heads;
     score_singles(s, w->heads, p->kv_heads, rows, count, distance, dim);
-    for (int row = 0; row < w->heads * rows; row++)
-        weigh(s, row, (int)(p->plan->visible[w->first + row % rows / group] - start), scale, dim);
+    for (int row = 0; row < w->heads * rows; row++) {
+        __m512 scores[KEYS / 16];
+#pragma GCC unroll 4
+        for (int v = 0; v < KEYS / 16; v++) scores[v] = _mm512_loadu_ps(s->scores + row * KEYS + 16 * v);
+        weigh(s, row, scores, (int)(p->plan->visible[w->first + row % rows / group] - start), scale, dim);
+    }
     mix_singles(s, w->heads, p->kv_heads, rows, count, distance, dim);
 }
 
