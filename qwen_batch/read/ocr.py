@@ -10,11 +10,9 @@ import importlib.util
 import re
 import resource
 import time
-from typing import Any
-
-import pypdfium2.raw as pdfium
 
 from qwen_batch.read.order import cut_by_places
+from qwen_batch.read.pdf_file import PdfPage
 from qwen_batch.records import Line
 
 DPI = 200
@@ -42,7 +40,7 @@ class Recogniser:
     def __init__(self, seconds: float) -> None:
         self._seconds_left = seconds
 
-    def read(self, page: Any) -> tuple[tuple[Line, ...], float] | None:
+    def read(self, page: PdfPage) -> tuple[tuple[Line, ...], float] | None:
         """Lines and confidence of a pdfium page; None: it cannot be read now."""
         if self._seconds_left <= 0 or not _is_installed():
             return None
@@ -65,16 +63,13 @@ def _is_installed() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in MODULES)
 
 
-def recognise(page: Any) -> tuple[tuple[Line, ...], float]:
+def recognise(page: PdfPage) -> tuple[tuple[Line, ...], float]:
     """Lines of a pdfium page in reading order, with their places, and the mean confidence over characters."""
-    from qwen_batch.read.ocr_models import boxes_of, read_lines  # loads what only pages that are images need
+    from qwen_batch.read.ocr_models import as_pixels, boxes_of, read_lines  # loads what only pages that are images need
 
-    scale = min(DPI / 72, MAX_SIDE / max(*page.get_size(), 1.0))
-    bitmap = page.render(scale=scale, may_draw_forms=False, force_bitmap_format=pdfium.FPDFBitmap_BGR)
-    try:
-        seen = read_lines(bitmap.to_numpy())
-    finally:
-        bitmap.close()
+    scale = min(DPI / 72, MAX_SIDE / max(*page.size, 1.0))
+    picture = page.render(scale)
+    seen = read_lines(as_pixels(picture.data, picture.width, picture.height))
     lines: list[Line] = []
     weights: list[tuple[float, int]] = []
     for (_, text, score), box in zip(seen, boxes_of(seen), strict=True):

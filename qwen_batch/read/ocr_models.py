@@ -51,6 +51,11 @@ class SeenLine(NamedTuple):
     score: float  # mean over its characters
 
 
+def as_pixels(data: bytearray, width: int, height: int) -> Pixels:
+    """A picture of which each row follows the one before, without a copy."""
+    return np.frombuffer(data, np.uint8).reshape(height, width, 3)
+
+
 def read_lines(picture: Pixels) -> list[SeenLine]:
     """All lines of text in a picture, in no particular order."""
     boxes = _find_boxes(_ink_map(picture), picture.shape[1], picture.shape[0])

@@ -5,22 +5,20 @@ pdfium may abort on a hostile file, is not thread-safe and cannot be interrupted
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import pypdfium2
-import pypdfium2.raw as pdfium
+from typing import NamedTuple
 
 from qwen_batch.errors import DocumentError
+from qwen_batch.read import pdfium
 from qwen_batch.read.bidi import has_rtl_letters, in_logical_order
 from qwen_batch.read.kinds import kind_name, sniff
 from qwen_batch.read.ocr import Recogniser, is_garbled
 from qwen_batch.read.order import in_reading_order
 from qwen_batch.read.pdf_chars import Char, LineMaker, PageChars, iter_lines, placement_of, read_chars
 from qwen_batch.read.pdf_columns import find_columns, may_have_columns
+from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids, read_marks
 from qwen_batch.read.vertical import in_columns, is_written_down
@@ -55,17 +53,16 @@ def read_pdf(
     Raises DocumentError: empty, wrong_type, damaged, encrypted, too_many_pages, needs_ocr.
     """
     _check_kind(path)
-    with contextlib.closing(open_pdf(path, passwords)) as document:
-        if document.get_formtype() != pdfium.FORMTYPE_NONE:
-            document.init_forms()
-        num_pages = len(document)
+    with open_pdf(path, passwords) as file:
+        file.load_forms()
+        num_pages = len(file)
         if num_pages > max_pages:
             message = (
                 f"{num_pages} pages are more than input.max_pages allows ({max_pages}); raise it or split the file"
             )
             raise DocumentError("too_many_pages", message)
         recogniser = Recogniser(ocr_seconds)
-        read = [_read_page(document, number, tables, recogniser) for number in range(1, num_pages + 1)]
+        read = [_read_page(file, number, tables, recogniser) for number in range(1, num_pages + 1)]
     return _judge(read)
 
 
@@ -88,15 +85,15 @@ def _check_kind(path: Path) -> None:
         raise DocumentError("wrong_type", message)
 
 
-def open_pdf(path: Path, passwords: Sequence[str]) -> Any:
-    """pdfium's document. Raises DocumentError: encrypted, damaged."""
+def open_pdf(path: Path, passwords: Sequence[str]) -> PdfFile:
+    """Raises DocumentError: encrypted, damaged."""
     for password in (None, *passwords):
         try:
-            return pypdfium2.PdfDocument(path, password=password)
-        except pypdfium2.PdfiumError as error:
-            if getattr(error, "err_code", None) == pdfium.FPDF_ERR_SECURITY:
+            return PdfFile(path, password)
+        except PdfiumError as error:
+            if error.code == pdfium.FPDF_ERR_SECURITY:
                 raise DocumentError("encrypted", "encrypted in a way that only its own program opens") from None
-            if getattr(error, "err_code", None) != pdfium.FPDF_ERR_PASSWORD:
+            if error.code != pdfium.FPDF_ERR_PASSWORD:
                 message = "the PDF is damaged and cannot be repaired: fetch the file again, or open and save it anew"
                 raise DocumentError("damaged", message) from None
     tried = f"none of the {len(passwords)} passwords fits" if passwords else "no password was given"
@@ -104,39 +101,31 @@ def open_pdf(path: Path, passwords: Sequence[str]) -> Any:
     raise DocumentError("encrypted", f"the PDF is encrypted and {tried}: {advice}")
 
 
-def _read_page(document: Any, page_number: int, tables: bool, recogniser: Recogniser) -> _ReadPage:
+def _read_page(file: PdfFile, page_number: int, tables: bool, recogniser: Recogniser) -> _ReadPage:
     try:
-        page = document[page_number - 1]
-    except pypdfium2.PdfiumError:
-        return _ReadPage(Page(page_number, ()), broken=True)
-    try:
-        textpage = page.get_textpage()
-        try:
-            read = _read_open_page(page, textpage, page_number, tables)
+        with file.page(page_number - 1) as page:  # one at a time: a long document would keep hundreds of megabytes
+            read = _read_open_page(page, page_number, tables)
             return _recognised(read, page, recogniser) if read.may_be_read else read
-        finally:
-            textpage.close()
-    except pypdfium2.PdfiumError:
+    except PdfiumError:
         return _ReadPage(Page(page_number, ()), broken=True)
-    finally:
-        page.close()  # page by page: a long document would keep hundreds of megabytes
 
 
-def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) -> _ReadPage:
-    width, height = page.get_size()
-    placement = placement_of(page, width, height)
+def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
+    width, height = page.size
+    placement = placement_of(page.handle, width, height)
+    textpage = page.load_text()
     chars = read_chars(textpage, placement)
     if has_rtl_letters(chars.text):
         chars = PageChars.of(in_logical_order(chars.chars()))
     chars = chars.without_blanks()
     has_text = bool(chars.text) and not chars.text.isspace()
-    marks = read_marks(page, placement, tables and has_text) if tables or not has_text else Marks((), 0, 0.0)
+    marks = read_marks(page.handle, placement, tables and has_text) if tables or not has_text else Marks((), 0, 0.0)
     found = _read_tables(marks, chars) if has_text and tables else ()
     maker = LineMaker(textpage, placement, chars)
     made = (maker.make(start, end) for start, end in iter_lines(chars, _regions(chars, found)))
     lines = in_reading_order([line for line in made if line is not None])
-    if page.formenv:
-        lines = tuple(with_fields(lines, read_fields(page.formenv, page, placement)))
+    if page.forms:
+        lines = tuple(with_fields(lines, read_fields(page.forms, page.handle, placement)))
     if is_garbled("".join(line.text for line in lines)):
         return _ReadPage(
             Page(page_number, (), (), width, height, needs_ocr=True),
@@ -153,7 +142,7 @@ def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) ->
     return _ReadPage(page_read, marks.num_objects, may_be_read=may_be_read)
 
 
-def _recognised(read: _ReadPage, page: Any, recogniser: Recogniser) -> _ReadPage:
+def _recognised(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _ReadPage:
     """The page with the text that its image shows, where that can be read."""
     found = recogniser.read(page)
     if found is None or not found[0]:

@@ -11,13 +11,12 @@ import math
 import operator
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple
 
-import pypdfium2.raw as pdfium
-
+from qwen_batch.read import pdfium
 from qwen_batch.records import BBox, Line
 
 ASCENT, DESCENT = 0.8, 0.2  # of the font size; drawn boxes differ from letter to letter, these do not
@@ -67,7 +66,7 @@ class Placement(NamedTuple):
         return min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)
 
 
-def placement_of(page: Any, width: float, height: float) -> Placement:
+def placement_of(page: int, width: float, height: float) -> Placement:
     """Ask pdfium where three points of the page fall: rotation and crop box are then taken care of."""
     scale = 64  # pdfium answers in whole pixels; sixty-four to a point keep the error under a hundredth
 
@@ -118,7 +117,7 @@ class PageChars:
         return list(map(Char._make, fields))
 
 
-def read_chars(textpage: Any, placement: Placement) -> PageChars:
+def read_chars(textpage: int, placement: Placement) -> PageChars:
     """The characters of a page and where they are shown."""
     text = _read_text(textpage)
     numbers: Sequence[int] = range(len(text))
@@ -130,7 +129,7 @@ def read_chars(textpage: Any, placement: Placement) -> PageChars:
     return PageChars(text, x0, top, x1, bottom, numbers)
 
 
-def _read_text(textpage: Any) -> str:
+def _read_text(textpage: int) -> str:
     """One character for each of pdfium's."""
     count = pdfium.FPDFText_CountChars(textpage)
     buffer = (ctypes.c_ushort * (2 * count + 2))()
@@ -141,36 +140,33 @@ def _read_text(textpage: Any) -> str:
     return _HYPHEN_MARK.sub(lambda match: _char_at(textpage, match.start()), text)
 
 
-def _char_at(textpage: Any, number: int) -> str:
+def _char_at(textpage: int, number: int) -> str:
     code = pdfium.FPDFText_GetUnicode(textpage, number)
     return chr(code) if code <= 0x10FFFF else "\ufffd"
 
 
-def _read_boxes(textpage: Any, count: int) -> tuple[list[float], list[float], list[float], list[float]]:
+def _read_boxes(textpage: int, count: int) -> tuple[list[float], list[float], list[float], list[float]]:
     """Left, right, bottom and top of each character in user space.
 
     pdfium is called by addresses that are made once, which takes two thirds of the time of the usual call.
     """
-    handle = ctypes.cast(textpage.raw, ctypes.c_void_p).value
-    box_of, buffer, addresses = _box_reader()
+    buffer, addresses = _box_buffer()
     sides: tuple[list[float], list[float], list[float], list[float]] = ([], [], [], [])
     for start in range(0, count, BOXES_AT_ONCE):
         numbers = range(start, min(start + BOXES_AT_ONCE, count))
-        deque(map(box_of, repeat(handle), numbers, *addresses), maxlen=0)
+        deque(map(pdfium.FPDFText_GetCharBox, repeat(textpage), numbers, *addresses), maxlen=0)
         for side, places in enumerate(sides):
             places += buffer[side : 4 * len(numbers) : 4]
     return sides
 
 
 @functools.cache
-def _box_reader() -> tuple[Callable[..., int], Any, list[list[int]]]:
-    """FPDFText_GetCharBox by plain addresses, the buffer that it fills, and the addresses in it."""
+def _box_buffer() -> tuple[Any, list[list[int]]]:
+    """What FPDFText_GetCharBox fills, and the addresses in it."""
     buffer = (ctypes.c_double * (4 * BOXES_AT_ONCE))()
     base, width = ctypes.addressof(buffer), ctypes.sizeof(ctypes.c_double)
     addresses = [[base + width * (4 * row + side) for row in range(BOXES_AT_ONCE)] for side in range(4)]
-    prototype = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, *[ctypes.c_void_p] * 4)
-    address = ctypes.cast(pdfium.FPDFText_GetCharBox, ctypes.c_void_p).value or 0
-    return prototype(address), buffer, addresses
+    return buffer, addresses
 
 
 def _shown(
@@ -222,7 +218,7 @@ def iter_lines(chars: PageChars, regions: Sequence[int] | None = None) -> Iterat
 class LineMaker:
     """Makes lines of a page's characters."""
 
-    def __init__(self, textpage: Any, placement: Placement, chars: PageChars) -> None:
+    def __init__(self, textpage: int, placement: Placement, chars: PageChars) -> None:
         self._textpage = textpage
         self._placement = placement
         self._chars = chars

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-import pypdfium2.raw as pdfium
-
+from qwen_batch.read import pdfium
 from qwen_batch.read.pdf_chars import Placement
 from qwen_batch.records import Line
 
@@ -18,7 +16,7 @@ _TEXT = (pdfium.FPDF_FORMFIELD_TEXTFIELD, pdfium.FPDF_FORMFIELD_COMBOBOX, pdfium
 _BOXES = (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON)
 
 
-def read_fields(form: Any, page: Any, placement: Placement) -> list[Line]:
+def read_fields(form: int, page: int, placement: Placement) -> list[Line]:
     """The values of filled fields of a page, each at its place; a box that is ticked is `[x]`."""
     lines: list[Line] = []
     for index in range(min(pdfium.FPDFPage_GetAnnotCount(page), MAX_FIELDS)):
@@ -33,7 +31,7 @@ def read_fields(form: Any, page: Any, placement: Placement) -> list[Line]:
     return lines
 
 
-def _iter_lines(form: Any, annotation: Any, placement: Placement) -> Iterator[Line]:
+def _iter_lines(form: int, annotation: int, placement: Placement) -> Iterator[Line]:
     kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation)
     text = ""
     if kind in _TEXT:
@@ -50,12 +48,12 @@ def _iter_lines(form: Any, annotation: Any, placement: Placement) -> Iterator[Li
         yield Line(part, (x0, top + number * height, x1, top + (number + 1) * height), round(min(height, 10.0), 2))
 
 
-def _value(form: Any, annotation: Any) -> str:
+def _value(form: int, annotation: int) -> str:
     size = pdfium.FPDFAnnot_GetFormFieldValue(form, annotation, None, 0)  # in bytes of UTF-16, the closing zero too
     if not 2 < size <= MAX_VALUE_BYTES:
         return ""
     buffer = ctypes.create_string_buffer(size)
-    pdfium.FPDFAnnot_GetFormFieldValue(form, annotation, ctypes.cast(buffer, ctypes.POINTER(pdfium.FPDF_WCHAR)), size)
+    pdfium.FPDFAnnot_GetFormFieldValue(form, annotation, buffer, size)
     return buffer.raw[: size - 2].decode("utf-16-le", "replace")
 
 

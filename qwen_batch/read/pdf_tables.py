@@ -5,10 +5,9 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import pypdfium2.raw as pdfium
-
+from qwen_batch.read import pdfium
 from qwen_batch.read.grids import MIN_EDGE, SNAP, Rule, find_cells, merge_rules
 from qwen_batch.read.pdf_chars import DIVIDED, Char, Placement
 from qwen_batch.read.table_heads import count_header_rows
@@ -47,7 +46,7 @@ class Grid(NamedTuple):
         return min(range(len(self.cells)), key=lambda i: _distance(self.cells[i], x, y))
 
 
-def read_marks(page: Any, placement: Placement, want_edges: bool) -> Marks:
+def read_marks(page: int, placement: Placement, want_edges: bool) -> Marks:
     """Walk through the page's objects, once."""
     edges: list[BBox] = []
     count, area = 0, 0.0
@@ -145,12 +144,12 @@ def _distance(box: BBox, x: float, y: float) -> float:
     return max(box[0] - x, 0, x - box[2]) + max(box[1] - y, 0, y - box[3])
 
 
-def _iter_objects(page: Any) -> Iterator[tuple[Any, Matrix]]:
+def _iter_objects(page: int) -> Iterator[tuple[int, Matrix]]:
     for index in range(pdfium.FPDFPage_CountObjects(page)):
         yield from _iter_inside(pdfium.FPDFPage_GetObject(page, index), IDENTITY, 0)
 
 
-def _iter_inside(item: Any, matrix: Matrix, depth: int) -> Iterator[tuple[Any, Matrix]]:
+def _iter_inside(item: int, matrix: Matrix, depth: int) -> Iterator[tuple[int, Matrix]]:
     if not item:
         return
     if pdfium.FPDFPageObj_GetType(item) != pdfium.FPDF_PAGEOBJ_FORM:
@@ -162,7 +161,7 @@ def _iter_inside(item: Any, matrix: Matrix, depth: int) -> Iterator[tuple[Any, M
             yield from _iter_inside(pdfium.FPDFFormObj_GetObject(item, index), inner, depth + 1)
 
 
-def _matrix_of(item: Any) -> Matrix:
+def _matrix_of(item: int) -> Matrix:
     m = pdfium.FS_MATRIX()
     if not pdfium.FPDFPageObj_GetMatrix(item, m):
         return IDENTITY
@@ -175,14 +174,14 @@ def _multiply(first: Matrix, second: Matrix) -> Matrix:
     return a * g + b * i, a * h + b * j, c * g + d * i, c * h + d * j, e * g + f * i + k, e * h + f * j + m
 
 
-def _area(item: Any) -> float:
+def _area(item: int) -> float:
     left, bottom, right, top = (ctypes.c_float() for _ in range(4))
     if not pdfium.FPDFPageObj_GetBounds(item, left, bottom, right, top):
         return 0.0
     return abs((right.value - left.value) * (top.value - bottom.value))
 
 
-def _is_drawn(item: Any) -> bool:
+def _is_drawn(item: int) -> bool:
     """False for clip paths and for white shapes, which hide rather than show."""
     fill, stroke = ctypes.c_int(), ctypes.c_int()
     pdfium.FPDFPath_GetDrawMode(item, fill, stroke)
@@ -193,7 +192,7 @@ def _is_drawn(item: Any) -> bool:
     return bool(fill.value) and alpha.value > 0 and min(red.value, green.value, blue.value) < 250
 
 
-def _iter_edges(item: Any, matrix: Matrix, placement: Placement) -> Iterator[BBox]:
+def _iter_edges(item: int, matrix: Matrix, placement: Placement) -> Iterator[BBox]:
     """The straight strokes of a path; a thin filled box is one stroke along its middle."""
     points = _path_points(item, _multiply(_matrix_of(item), matrix), placement)
     if not points:
@@ -214,7 +213,7 @@ def _iter_edges(item: Any, matrix: Matrix, placement: Placement) -> Iterator[BBo
 
 
 def _path_points(
-    item: Any, matrix: Matrix, placement: Placement
+    item: int, matrix: Matrix, placement: Placement
 ) -> list[tuple[tuple[float, float], tuple[float, float]]]:
     """Start and end of each straight piece of a path, as shown on the page."""
     count = pdfium.FPDFPath_CountSegments(item)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from qwen_batch.read.kinds import kind_of
 from qwen_batch.read.pdf import open_pdf
+from qwen_batch.read.pdf_file import Picture
 
 DPI = 80
 MAX_SIDE = 1600  # pixels
@@ -29,12 +29,17 @@ def page_pictures(task: PictureTask) -> tuple[bytes, ...]:
     if kind_of(task.path) != "pdf":
         return ()
     pictures: list[bytes] = []
-    with contextlib.closing(open_pdf(task.path, task.passwords)) as document:
-        for number in range(min(len(document), MAX_PICTURES)):
-            page = document[number]
-            scale = min(DPI / 72, MAX_SIDE / max(*page.get_size(), 1.0))
-            stream = io.BytesIO()
-            page.render(scale=scale).to_pil().convert("RGB").save(stream, "JPEG", quality=70)
-            page.close()
-            pictures.append(stream.getvalue())
+    with open_pdf(task.path, task.passwords) as file:
+        for index in range(min(len(file), MAX_PICTURES)):
+            with file.page(index) as page:
+                pictures.append(_jpeg(page.render(min(DPI / 72, MAX_SIDE / max(*page.size, 1.0)))))
     return tuple(pictures)
+
+
+def _jpeg(picture: Picture) -> bytes:
+    from PIL import Image
+
+    stream = io.BytesIO()
+    image = Image.frombuffer("RGB", (picture.width, picture.height), picture.data, "raw", "BGR", 0, 1)
+    image.save(stream, "JPEG", quality=70)
+    return stream.getvalue()

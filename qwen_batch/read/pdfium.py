@@ -1,0 +1,120 @@
+"""The functions of pdfium that reading needs, straight from the library that pypdfium2's wheel carries.
+
+pypdfium2 itself declares all of pdfium's 450 functions, and loads logging, subprocess and argparse besides: 42 ms for
+each reading process, where these take 6. Names, signatures and constants are those of pdfium's public headers; handles
+are plain addresses, None where there is none.
+
+pdfium is not thread-safe, so that nothing is lost by keeping Python's lock while it runs (PyDLL): calls are faster so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import sys
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_uint, c_ulong, c_ushort, c_void_p
+from pathlib import Path
+from typing import Any
+
+FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY = 4, 5
+FORMTYPE_NONE = 0
+FPDF_PAGEOBJ_PATH, FPDF_PAGEOBJ_IMAGE, FPDF_PAGEOBJ_FORM = 2, 3, 5
+FPDF_SEGMENT_LINETO, FPDF_SEGMENT_MOVETO = 0, 2
+FPDF_ANNOT_WIDGET = 20
+FPDF_FORMFIELD_CHECKBOX, FPDF_FORMFIELD_RADIOBUTTON = 2, 3
+FPDF_FORMFIELD_COMBOBOX, FPDF_FORMFIELD_LISTBOX, FPDF_FORMFIELD_TEXTFIELD = 4, 5, 6
+FPDFBitmap_BGR = 2
+FPDF_ANNOT = 1  # of rendering: annotations, too
+
+
+class FS_MATRIX(ctypes.Structure):
+    """(x, y) -> (a*x + c*y + e, b*x + d*y + f)."""
+
+    _fields_ = tuple((name, c_float) for name in "abcdef")
+
+
+class FS_RECTF(ctypes.Structure):
+    """A box in points of user space."""
+
+    _fields_ = tuple((name, c_float) for name in ("left", "top", "right", "bottom"))
+
+
+def _open_library() -> Any:
+    """Raises ImportError."""
+    name = {"win32": "pdfium.dll", "darwin": "libpdfium.dylib"}.get(sys.platform, "libpdfium.so")
+    spec = importlib.util.find_spec("pypdfium2_raw")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        if (file := Path(folder) / name).exists():
+            return ctypes.PyDLL(str(file))
+    raise ImportError(f"pypdfium2 is not here, or without its {name}: install its wheel anew")
+
+
+_library = _open_library()
+
+
+def _declared(name: str, result: Any, *arguments: Any) -> Any:
+    function = getattr(_library, name)
+    function.restype, function.argtypes = result, arguments
+    return function
+
+
+_declared("FPDF_InitLibrary", None)()  # the second time and later it does nothing
+
+_handle, _int, _int_at, _float_at = c_void_p, c_int, POINTER(c_int), POINTER(c_float)
+_uint_at, _double_at = POINTER(c_uint), POINTER(c_double)
+
+FPDF_GetLastError = _declared("FPDF_GetLastError", c_ulong)
+FPDF_LoadDocument = _declared("FPDF_LoadDocument", _handle, c_char_p, c_char_p)
+FPDF_CloseDocument = _declared("FPDF_CloseDocument", None, _handle)
+FPDF_GetPageCount = _declared("FPDF_GetPageCount", _int, _handle)
+FPDF_GetFormType = _declared("FPDF_GetFormType", _int, _handle)
+FPDFDOC_InitFormFillEnvironment = _declared("FPDFDOC_InitFormFillEnvironment", _handle, _handle, c_void_p)
+FPDFDOC_ExitFormFillEnvironment = _declared("FPDFDOC_ExitFormFillEnvironment", None, _handle)
+FORM_OnAfterLoadPage = _declared("FORM_OnAfterLoadPage", None, _handle, _handle)
+FORM_OnBeforeClosePage = _declared("FORM_OnBeforeClosePage", None, _handle, _handle)
+
+FPDF_LoadPage = _declared("FPDF_LoadPage", _handle, _handle, _int)
+FPDF_ClosePage = _declared("FPDF_ClosePage", None, _handle)
+FPDF_GetPageWidthF = _declared("FPDF_GetPageWidthF", c_float, _handle)
+FPDF_GetPageHeightF = _declared("FPDF_GetPageHeightF", c_float, _handle)
+FPDF_PageToDevice = _declared(
+    "FPDF_PageToDevice", _int, _handle, *[_int] * 5, c_double, c_double, _int_at, _int_at
+)  # page, x, y, width, height, rotation; a point; the same in pixels
+FPDFBitmap_CreateEx = _declared("FPDFBitmap_CreateEx", _handle, _int, _int, _int, c_void_p, _int)
+FPDFBitmap_FillRect = _declared("FPDFBitmap_FillRect", _int, _handle, *[_int] * 4, c_ulong)
+FPDFBitmap_Destroy = _declared("FPDFBitmap_Destroy", None, _handle)
+FPDF_RenderPageBitmap = _declared("FPDF_RenderPageBitmap", None, _handle, _handle, *[_int] * 6)
+
+FPDFText_LoadPage = _declared("FPDFText_LoadPage", _handle, _handle)
+FPDFText_ClosePage = _declared("FPDFText_ClosePage", None, _handle)
+FPDFText_CountChars = _declared("FPDFText_CountChars", _int, _handle)
+FPDFText_GetText = _declared("FPDFText_GetText", _int, _handle, _int, _int, POINTER(c_ushort))
+FPDFText_GetUnicode = _declared("FPDFText_GetUnicode", c_uint, _handle, _int)
+FPDFText_GetCharBox = _declared("FPDFText_GetCharBox", _int, _handle, _int, *[c_void_p] * 4)
+FPDFText_GetCharOrigin = _declared("FPDFText_GetCharOrigin", _int, _handle, _int, _double_at, _double_at)
+FPDFText_GetFontSize = _declared("FPDFText_GetFontSize", c_double, _handle, _int)
+FPDFText_GetMatrix = _declared("FPDFText_GetMatrix", _int, _handle, _int, POINTER(FS_MATRIX))
+
+FPDFPage_CountObjects = _declared("FPDFPage_CountObjects", _int, _handle)
+FPDFPage_GetObject = _declared("FPDFPage_GetObject", _handle, _handle, _int)
+FPDFFormObj_CountObjects = _declared("FPDFFormObj_CountObjects", _int, _handle)
+FPDFFormObj_GetObject = _declared("FPDFFormObj_GetObject", _handle, _handle, c_ulong)
+FPDFPageObj_GetType = _declared("FPDFPageObj_GetType", _int, _handle)
+FPDFPageObj_GetMatrix = _declared("FPDFPageObj_GetMatrix", _int, _handle, POINTER(FS_MATRIX))
+FPDFPageObj_GetBounds = _declared("FPDFPageObj_GetBounds", _int, _handle, *[_float_at] * 4)
+FPDFPageObj_GetFillColor = _declared("FPDFPageObj_GetFillColor", _int, _handle, *[_uint_at] * 4)
+FPDFPath_GetDrawMode = _declared("FPDFPath_GetDrawMode", _int, _handle, _int_at, _int_at)
+FPDFPath_CountSegments = _declared("FPDFPath_CountSegments", _int, _handle)
+FPDFPath_GetPathSegment = _declared("FPDFPath_GetPathSegment", _handle, _handle, _int)
+FPDFPathSegment_GetPoint = _declared("FPDFPathSegment_GetPoint", _int, _handle, _float_at, _float_at)
+FPDFPathSegment_GetType = _declared("FPDFPathSegment_GetType", _int, _handle)
+FPDFPathSegment_GetClose = _declared("FPDFPathSegment_GetClose", _int, _handle)
+
+FPDFPage_GetAnnotCount = _declared("FPDFPage_GetAnnotCount", _int, _handle)
+FPDFPage_GetAnnot = _declared("FPDFPage_GetAnnot", _handle, _handle, _int)
+FPDFPage_CloseAnnot = _declared("FPDFPage_CloseAnnot", None, _handle)
+FPDFAnnot_GetSubtype = _declared("FPDFAnnot_GetSubtype", _int, _handle)
+FPDFAnnot_GetRect = _declared("FPDFAnnot_GetRect", _int, _handle, POINTER(FS_RECTF))
+FPDFAnnot_GetFormFieldType = _declared("FPDFAnnot_GetFormFieldType", _int, _handle, _handle)
+FPDFAnnot_IsChecked = _declared("FPDFAnnot_IsChecked", _int, _handle, _handle)
+FPDFAnnot_GetFormFieldValue = _declared("FPDFAnnot_GetFormFieldValue", c_ulong, _handle, _handle, c_void_p, c_ulong)
