@@ -43,7 +43,8 @@ class Vocabulary:
         self._counts: Counter[str] = Counter()
         divided = False
         for line in lines:
-            words = [word.casefold().replace("\u2010", "-").replace("\u2011", "-") for word in _WORD.findall(line)]
+            plain = line if line.isascii() else line.replace("\u2010", "-").replace("\u2011", "-")
+            words = [word.casefold() for word in _WORD.findall(plain)]
             if divided:
                 words = words[1:]
             divided = bool(line) and line[-1] in HYPHENS

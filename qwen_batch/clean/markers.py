@@ -8,6 +8,8 @@ import unicodedata
 CJK = re.compile(
     "[\u2e80-\u303f\u3040-\u30ff\u3100-\u31bf\u3200-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff60\U00020000-\U0003ffff]"
 )
+# Whatever runs from right to left, and more.
+_RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]|[\U00010800-\U00010fff]|[\U0001e800-\U0001efff]")
 _SHARED_PUNCTUATION = "“”‘’—–…·×"  # wide beside Chinese, narrow beside Latin
 COLUMN_GAP = "   "  # a gap between words too wide for a space; reading writes it so
 
@@ -98,6 +100,8 @@ def starts_lower(text: str) -> bool:
 
 def is_rtl(text: str) -> bool:
     """Whether most letters run from right to left."""
+    if not _RTL.search(text, 0, 80):
+        return False
     classes = [unicodedata.bidirectional(char) for char in text[:80] if char.isalpha()]
     return 2 * sum(name in ("R", "AL") for name in classes) > len(classes)
 

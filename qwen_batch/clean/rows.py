@@ -65,12 +65,14 @@ class Placed(NamedTuple):
 
 Entry = Row | Placed
 Ends = dict[tuple[int, int], Counter[int]]  # (left edge, font size) -> places where lines end, how often
+Margins = dict[tuple[int, int], float]  # the same -> where full lines end, as far as the document as a whole tells
 
 
 def document_entries(pages: Sequence[Page]) -> list[list[Entry]]:
     """The lines and tables of each page in reading order, with their measures."""
     plain = [list(_iter_entries(page)) for page in pages]
-    everywhere = _ends_by_left([entry for entries in plain for entry in entries if isinstance(entry, Row)])
+    ends = _ends_by_left([entry for entries in plain for entry in entries if isinstance(entry, Row)])
+    everywhere = {key: _margin(ends, key) for key in ends}
     return [_measured(page, entries, everywhere) for page, entries in zip(pages, plain, strict=True)]
 
 
@@ -83,7 +85,7 @@ def _iter_entries(page: Page) -> Iterator[Entry]:
         yield from _iter_typed(page)
 
 
-def _measured(page: Page, entries: Sequence[Entry], everywhere: Ends) -> list[Entry]:
+def _measured(page: Page, entries: Sequence[Entry], everywhere: Margins) -> list[Entry]:
     rows = [entry for entry in entries if isinstance(entry, Row)]
     measured = iter(_measure(rows, everywhere, printed=page.width is not None))
     return [next(measured) if isinstance(entry, Row) else entry for entry in entries]
@@ -180,7 +182,7 @@ def _iter_typed(page: Page) -> Iterator[Row]:
             yield Row(text, page.page_number, float(indent), x1, number * TEXT_LEADING, TEXT_SIZE)
 
 
-def _measure(rows: Sequence[Row], everywhere: Ends, printed: bool) -> list[Row]:
+def _measure(rows: Sequence[Row], everywhere: Margins, printed: bool) -> list[Row]:
     leadings = _leadings(rows) if printed else {}  # where lines are typed, a blank one always ends a paragraph
     rows = [_with(row, leadings.get(round(row.size * 2), 1.2 * row.size)) for row in rows]
     rights = _printed_rights(rows, everywhere) if printed else _typed_rights(rows)
@@ -243,11 +245,11 @@ def _ends_by_left(rows: Sequence[Row]) -> Ends:
     return ends
 
 
-def _printed_rights(rows: Sequence[Row], everywhere: Ends) -> list[float]:
+def _printed_rights(rows: Sequence[Row], everywhere: Margins) -> list[float]:
     """Where full lines end: the margin that lines with the same left edge share, on this page or on any; or the
     longest line around."""
     here = _ends_by_left(rows)
-    margins = {key: _sharp_margin(here, key) or max(_margin(here, key), _margin(everywhere, key)) for key in list(here)}
+    margins = {key: _sharp_margin(here, key) or max(_margin(here, key), everywhere[key]) for key in list(here)}
     column = max((row.x1 for row in rows), default=0.0) - min((row.x0 for row in rows), default=0.0)
     ends = sorted(margins.values())
     rights: list[float] = []

@@ -31,12 +31,14 @@ def clean_document(document: Document, settings: CleanSteps) -> CleanDocument:
     `text[page_starts[i]:page_starts[i + 1]]` is the text of page i and what separates it from the next.
     """
     pages, removed, warnings = document.pages, list[Removal](), list(document.warnings)
+    num_letters = _num_letters(pages)
     for step in _steps(settings):
         kept, taken = step(pages)
-        if _num_letters(kept) < MIN_LETTERS_KEPT * _num_letters(pages):
+        num_kept = _num_letters(kept)
+        if num_kept < MIN_LETTERS_KEPT * num_letters:
             warnings.append(f"{step.__name__} was left out: hardly any text would have remained")
             continue
-        pages = kept
+        pages, num_letters = kept, num_kept
         removed.extend(taken)
     entries = document_entries(pages)
     if settings.footnotes:

@@ -41,10 +41,10 @@ def _body_size(pages: Sequence[Page]) -> float:
 
 def is_slanted(line: Line) -> bool:
     """Whether a line runs neither across nor up or down the page."""
-    if line.bbox is None or line.font_size is None or _num_letters(line) < MIN_LETTERS:
+    if line.bbox is None or line.font_size is None:
         return False
     x0, top, x1, bottom = line.bbox
-    return min(x1 - x0, bottom - top) > SLANT * line.font_size > 0
+    return min(x1 - x0, bottom - top) > SLANT * line.font_size > 0 and _num_letters(line) >= MIN_LETTERS
 
 
 def _lies_over(line: Line, page: Page, body: float) -> bool:

@@ -36,14 +36,23 @@ class Band(NamedTuple):
 
 def cut_into_bands(picture: npt.NDArray[np.uint8]) -> Iterator[Band]:
     """All that is drawn in a picture (rows, columns, 3), both multiples of STEP, from the top down."""
-    for upper, lower, start, end in _cut_rows(_drawn(picture, (1, 2))):
-        left, right = _around(_drawn(picture[upper:lower], (0, 2)))
+    for upper, lower, start, end in _cut_rows(_drawn_rows(picture)):
+        left, right = _around(_drawn_columns(picture[upper:lower]))
         yield Band(upper, lower, left, right, start, end)
 
 
-def _drawn(picture: npt.NDArray[np.uint8], axes: tuple[int, int]) -> Flags:
-    """Along the axis that is left, where there is contrast."""
-    flags: Flags = picture.max(axis=axes).astype(np.int16) - picture.min(axis=axes) >= FLAT
+def _drawn_rows(picture: npt.NDArray[np.uint8]) -> Flags:
+    """Where there is contrast within a row."""
+    rows = picture.reshape(len(picture), -1)
+    flags: Flags = rows.max(axis=1) - rows.min(axis=1) >= FLAT
+    return flags
+
+
+def _drawn_columns(picture: npt.NDArray[np.uint8]) -> Flags:
+    """Where there is contrast within a column."""
+    columns = picture.reshape(len(picture), -1)  # colours apart: reducing two axes at once takes ten times as long
+    high, low = columns.max(axis=0).reshape(-1, 3).max(axis=1), columns.min(axis=0).reshape(-1, 3).min(axis=1)
+    flags: Flags = high - low >= FLAT
     return flags
 
 

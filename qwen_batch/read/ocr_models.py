@@ -23,6 +23,8 @@ import onnxruntime
 
 from qwen_batch.read.ocr_bands import STEP, cut_into_bands
 
+cv2.setNumThreads(1)  # there is a reading process for each core
+
 Pixels = npt.NDArray[np.uint8]  # (height, width, 3), blue, green, red
 Floats = npt.NDArray[np.float32]
 
@@ -36,8 +38,12 @@ TALL = 1.5  # times as high as wide: text that runs up or down
 READ_HEIGHT = 48
 MIN_READ_WIDTH = 160
 MAX_READ_WIDTH = 1920
-WIDTH_STEP = 64  # lines of like widths have memory of one size
+WIDTH_STEP = 32  # lines of like widths have memory of one size
+# Lines are squeezed by so much, which costs no word with cubic interpolation: of the words of seven pages (court,
+# German, Chinese, dense tables) 98.15 % are found with 0.85, 97.98 with 0.8, and 98.03 with 1.0 and linear one.
+SQUEEZE = 0.85
 LINES_BETWEEN = 8  # lines after which free memory is given back
+TURN_DOUBT = 0.9  # mean probability; lines that are read with more are not upside down
 TURN_WIDTH = 192  # pixels of a line's beginning that tell whether it is upside down
 TURN_SAMPLES = 8  # lines, the longest, that decide for all of a page that run the same way
 TURN_SURE = 0.9
@@ -60,20 +66,28 @@ def read_lines(picture: Pixels) -> list[SeenLine]:
     """All lines of text in a picture, in no particular order."""
     boxes = _find_boxes(_ink_map(picture), picture.shape[1], picture.shape[0])
     crops = [_cut_out(picture, box) for box in boxes]
+    texts = _read_all(crops)
     tall = [_is_tall(box) for box in boxes]
     for way in (False, True):
         chosen = [number for number, is_tall in enumerate(tall) if is_tall is way]
-        if chosen and _are_upside_down([crops[number] for number in chosen]):
-            for number in chosen:
-                crops[number] = cv2.rotate(crops[number], cv2.ROTATE_180)
+        doubtful = sum(texts[number][1] < TURN_DOUBT for number in chosen)
+        if 2 * doubtful > len(chosen) and _are_upside_down([crops[number] for number in chosen]):
+            turned = _read_all([cv2.rotate(crops[number], cv2.ROTATE_180) for number in chosen])
+            for number, text in zip(chosen, turned, strict=True):
+                texts[number] = text
+    return [SeenLine(box, *text) for box, text in zip(boxes, texts, strict=True)]
+
+
+def _read_all(crops: Sequence[Pixels]) -> list[tuple[str, float]]:
+    """Text of each line, and how sure it is."""
     order = sorted(range(len(crops)), key=lambda number: _read_width(crops[number]), reverse=True)
-    texts: dict[int, tuple[str, float]] = {}
+    texts = [("", 0.0)] * len(crops)
     for place, number in enumerate(order):  # the widest first: the rest fits into its memory
         if place % LINES_BETWEEN == 0:
             _give_back()
         texts[number] = _read(crops[number])
     _give_back()
-    return [SeenLine(box, *texts[number]) for number, box in enumerate(boxes)]
+    return texts
 
 
 def _ink_map(picture: Pixels) -> Floats:
@@ -152,13 +166,13 @@ def _cut_out(picture: Pixels, box: Floats) -> Pixels:
 def _are_upside_down(crops: Sequence[Pixels]) -> bool:
     """Whether most of the longest lines say so, and are sure. One line alone may be anything."""
     longest = sorted(crops, key=lambda crop: crop.shape[1] / crop.shape[0], reverse=True)[:TURN_SAMPLES]
-    sure = sum(float(_run("cls", _fitted(crop, TURN_WIDTH))[0, 1]) > TURN_SURE for crop in longest)
+    sure = sum(float(_run("cls", _fitted(crop, _width(crop), TURN_WIDTH))[0, 1]) > TURN_SURE for crop in longest)
     return 2 * sure > len(longest)
 
 
 def _read(crop: Pixels) -> tuple[str, float]:
     """Text of one line, and the mean probability of its characters."""
-    probabilities = _run("rec", _fitted(crop, _read_width(crop)))[0]  # (steps, classes)
+    probabilities = _run("rec", _fitted(crop, SQUEEZE * _width(crop), _read_width(crop)))[0]  # (steps, classes)
     best = probabilities.argmax(axis=1)
     is_new = np.concatenate(([True], best[1:] != best[:-1])) & (best > 0)  # class 0 parts equal characters
     if not is_new.any():
@@ -167,18 +181,23 @@ def _read(crop: Pixels) -> tuple[str, float]:
     return "".join(_characters()[best[is_new]]), float(scores[is_new].mean())
 
 
-def _read_width(crop: Pixels) -> int:
+def _width(crop: Pixels) -> float:
+    """Of a line, in pixels, when it is as high as the models take it."""
     high, wide = crop.shape[:2]
-    needed: int = math.ceil(READ_HEIGHT * wide / high / WIDTH_STEP) * WIDTH_STEP
+    return float(READ_HEIGHT * wide / high)
+
+
+def _read_width(crop: Pixels) -> int:
+    needed = math.ceil(SQUEEZE * _width(crop) / WIDTH_STEP) * WIDTH_STEP
     return min(MAX_READ_WIDTH, max(MIN_READ_WIDTH, needed))
 
 
-def _fitted(crop: Pixels, width: int) -> Floats:
-    """A line as high as the models take it, filled up with grey to the width, or squeezed into it."""
-    high, wide = crop.shape[:2]
-    fitting = min(width, math.ceil(READ_HEIGHT * wide / high))
+def _fitted(crop: Pixels, wanted: float, width: int) -> Floats:
+    """A line as high as the models take it and as wide as wanted, filled up with grey to the width, or squeezed
+    into it."""
+    fitting = min(width, math.ceil(wanted))
     made = np.zeros((1, 3, READ_HEIGHT, width), np.float32)
-    made[..., :fitting] = _normalised(cv2.resize(crop, (fitting, READ_HEIGHT)))
+    made[..., :fitting] = _normalised(cv2.resize(crop, (fitting, READ_HEIGHT), interpolation=cv2.INTER_CUBIC))
     return made
 
 

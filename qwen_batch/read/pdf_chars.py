@@ -42,10 +42,6 @@ class Char(NamedTuple):
     bottom: float
     number: int  # in pdfium's order, from 0
 
-    @property
-    def center(self) -> tuple[float, float]:
-        return (self.x0 + self.x1) / 2, (self.top + self.bottom) / 2
-
 
 class Placement(NamedTuple):
     """Maps user space of a page to what is shown: (x, y) -> (a*x + b*y + c, d*x + e*y + f)."""
@@ -114,7 +110,7 @@ class PageChars:
     def chars(self) -> list[Char]:
         """All of them, each by itself."""
         fields = zip(self.text, self.x0, self.top, self.x1, self.bottom, self.numbers, strict=True)
-        return list(map(Char._make, fields))
+        return list(map(functools.partial(tuple.__new__, Char), fields))  # half the time of Char._make
 
 
 def read_chars(textpage: int, placement: Placement) -> PageChars:

@@ -32,8 +32,8 @@ MAX_WORDS = 8.0  # of a cell, on average
 HEAD_ROWS = 6  # above the body
 CROSSED = 0.04  # of the body's rows: a river may be crossed by so many
 _WORD = re.compile(r"\S+")
-_NUMBER_SIGNS = frozenset("0123456789.,%()$€£¥+-–—−*†‡/ ")
-_NOTHING = frozenset(("–", "-", "—", "…", "...", "n/a", "na", "x", "(x)", "(z)", "nil"))
+_SIGNS = "[0-9.,%()$€£¥+\\-–—−*†‡/ ]"  # of numbers
+_NUMERIC = re.compile(rf"{_SIGNS}*[0-9]{_SIGNS}*|[–—…-]|\.\.\.|n/?a|x|\([xz]\)|nil", re.IGNORECASE)
 
 
 class Word(NamedTuple):
@@ -100,11 +100,14 @@ def _word(chars: Sequence[Char]) -> Word:
 def _rows(words: Sequence[Word]) -> list[Row]:
     """Words whose middles are level, from the top down, each row from the left."""
     rows: list[Row] = []
+    size = 0.0  # of the last row
     for word in sorted(words, key=lambda item: item.top + item.bottom):
-        if rows and _middle(word) - _middle(rows[-1][-1]) < SAME_ROW * _size(rows[-1]):
+        if rows and _middle(word) - _middle(rows[-1][-1]) < SAME_ROW * size:
             rows[-1].append(word)
+            size = max(size, _size([word]))
         else:
             rows.append([word])
+            size = _size([word])
     return [sorted(row, key=lambda word: word.x0) for row in rows]
 
 
@@ -128,8 +131,7 @@ def _pieces(row: Row) -> list[Row]:
 
 
 def _is_numeric(text: str) -> bool:
-    plain = text.casefold()
-    return plain in _NOTHING or (any(char.isdigit() for char in plain) and _NUMBER_SIGNS.issuperset(plain))
+    return _NUMERIC.fullmatch(text) is not None
 
 
 def _is_leader(word: Word) -> bool:

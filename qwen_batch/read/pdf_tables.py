@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, repeat
 from typing import NamedTuple
 
 from qwen_batch.read import pdfium
@@ -21,6 +21,7 @@ STRAIGHT = 0.6  # points that an edge may lean
 
 Matrix = tuple[float, float, float, float, float, float]
 IDENTITY: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+NOWHERE: BBox = (1.0, 1.0, -1.0, -1.0)
 
 
 class Marks(NamedTuple):
@@ -37,9 +38,8 @@ class Grid(NamedTuple):
     bbox: BBox
     cells: tuple[BBox, ...]
 
-    def cell_of(self, char: Char) -> int:
-        """Index of the cell that holds the character, or of the nearest."""
-        x, y = char.center
+    def cell_at(self, x: float, y: float) -> int:
+        """Index of the cell that holds a point, or of the nearest."""
         for index, (x0, top, x1, bottom) in enumerate(self.cells):
             if top <= y <= bottom and x0 <= x <= x1:
                 return index
@@ -50,9 +50,8 @@ def read_marks(page: int, placement: Placement, want_edges: bool) -> Marks:
     """Walk through the page's objects, once."""
     edges: list[BBox] = []
     count, area = 0, 0.0
-    for item, matrix in itertools.islice(_iter_objects(page), MAX_OBJECTS):
+    for kind, item, matrix in islice(_iter_objects(page), MAX_OBJECTS):
         count += 1
-        kind = pdfium.FPDFPageObj_GetType(item)
         if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
             area += _area(item)
         elif kind == pdfium.FPDF_PAGEOBJ_PATH and want_edges and _is_drawn(item):
@@ -80,15 +79,19 @@ def fill_grid(grid: Grid, chars: Sequence[Char]) -> Table | None:
     """Put the characters into the cells, with their line ends; None where that makes no table but a frame."""
     texts: list[list[str]] = [[] for _ in grid.cells]
     previous: dict[int, int] = {}
-    cell = 0
-    for position, char in enumerate(chars):
-        if char.text.isspace() or not _is_inside(char, grid.bbox):
+    cell, (left, top, right, bottom) = -1, NOWHERE
+    for position, (text, x0, y0, x1, y1, _) in enumerate(chars):
+        x, y = (x0 + x1) / 2, (y0 + y1) / 2
+        if text.isspace():
             continue
-        if not _is_inside(char, grid.cells[cell]):  # most stand in the cell of the one before
-            cell = grid.cell_of(char)
+        if not (left <= x <= right and top <= y <= bottom):  # most stand in the cell of the one before
+            if not _is_inside(x, y, grid.bbox):
+                continue
+            cell = grid.cell_at(x, y)
+            left, top, right, bottom = grid.cells[cell]
         if cell in previous:
             texts[cell].append(_gap(chars, previous[cell], position))
-        texts[cell].append("-" if char.text == DIVIDED else char.text)
+        texts[cell].append("-" if text == DIVIDED else text)
         previous[cell] = position
     rows, spans = _as_rows(grid, ["".join(text) for text in texts])
     if len(rows) < 2 or len(rows[0]) < 2 or sum(bool(cell) for row in rows for cell in row) < 3:
@@ -96,15 +99,15 @@ def fill_grid(grid: Grid, chars: Sequence[Char]) -> Table | None:
     return Table(rows, grid.bbox, spans, count_header_rows(rows, spans))
 
 
-def _is_inside(char: Char, box: BBox) -> bool:
-    x, y = char.x0 + char.x1, char.top + char.bottom  # twice the middle
-    return 2 * box[0] <= x <= 2 * box[2] and 2 * box[1] <= y <= 2 * box[3]
+def _is_inside(x: float, y: float, box: BBox) -> bool:
+    return box[0] <= x <= box[2] and box[1] <= y <= box[3]
 
 
 def _gap(chars: Sequence[Char], before: int, after: int) -> str:
     """What stands between two characters of a cell: nothing, a space, or a line end."""
-    upper, lower = chars[before], chars[after]
-    if upper.text == DIVIDED or lower.center[1] - upper.center[1] > 0.6 * max(upper.bottom - upper.top, 6.0):
+    divider, _, top, _, bottom, _ = chars[before]
+    _, _, y0, _, y1, _ = chars[after]
+    if divider == DIVIDED or y0 + y1 - top - bottom > 1.2 * max(bottom - top, 6.0):
         return "\n"
     return " " if after - before > 1 else ""
 
@@ -144,21 +147,21 @@ def _distance(box: BBox, x: float, y: float) -> float:
     return max(box[0] - x, 0, x - box[2]) + max(box[1] - y, 0, y - box[3])
 
 
-def _iter_objects(page: int) -> Iterator[tuple[int, Matrix]]:
-    for index in range(pdfium.FPDFPage_CountObjects(page)):
-        yield from _iter_inside(pdfium.FPDFPage_GetObject(page, index), IDENTITY, 0)
+def _iter_objects(page: int) -> Iterator[tuple[int, int, Matrix]]:
+    """Kind, handle, and the matrix of the forms around it, of each object; a form itself is none, but what it holds."""
+    count = pdfium.FPDFPage_CountObjects(page)
+    yield from _iter_with_forms(map(pdfium.FPDFPage_GetObject, repeat(page), range(count)), IDENTITY, 0)
 
 
-def _iter_inside(item: int, matrix: Matrix, depth: int) -> Iterator[tuple[int, Matrix]]:
-    if not item:
-        return
-    if pdfium.FPDFPageObj_GetType(item) != pdfium.FPDF_PAGEOBJ_FORM:
-        yield item, matrix
-        return
-    if depth < MAX_DEPTH:
-        inner = _multiply(_matrix_of(item), matrix)
-        for index in range(pdfium.FPDFFormObj_CountObjects(item)):
-            yield from _iter_inside(pdfium.FPDFFormObj_GetObject(item, index), inner, depth + 1)
+def _iter_with_forms(items: Iterable[int | None], matrix: Matrix, depth: int) -> Iterator[tuple[int, int, Matrix]]:
+    for item in items:
+        kind = pdfium.FPDFPageObj_GetType(item)
+        if kind != pdfium.FPDF_PAGEOBJ_FORM:
+            if item:
+                yield kind, item, matrix
+        elif item and depth < MAX_DEPTH:
+            inner = map(pdfium.FPDFFormObj_GetObject, repeat(item), range(pdfium.FPDFFormObj_CountObjects(item)))
+            yield from _iter_with_forms(inner, _multiply(_matrix_of(item), matrix), depth + 1)
 
 
 def _matrix_of(item: int) -> Matrix:
