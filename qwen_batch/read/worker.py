@@ -36,11 +36,13 @@ def main(arguments: list[str]) -> None:
     _die_with_parent(int(lifeline_fd))
     os.nice(NICENESS)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts a thread for each core, which takes 50 ms
+    gc.disable()  # until all is loaded
     module, _, name = target.partition(":")
     function = getattr(importlib.import_module(module), name)
     _limit(int(memory_limit))
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS)
+    gc.enable()
     with socket.socket(fileno=int(channel_fd)) as channel, channel.makefile("rb") as stream:
         channel.sendall(frame(None))
         while header := stream.read(HEADER.size):
