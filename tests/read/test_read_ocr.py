@@ -169,3 +169,22 @@ def test_a_page_with_a_frame_alone_is_blank(tmp_path: Path, monkeypatch: pytest.
     canvas.rect(50, 50, 400, 700)
     canvas.save()
     assert [page.needs_ocr for page in read_pdf(tmp_path / "framed.pdf", ocr_seconds=60).pages] == [False, False]
+
+
+@pytest.mark.skipif(find_spec("rapidocr") is None, reason="the extra `ocr` is not installed")
+def test_a_line_is_read_again_at_its_full_width_only_where_it_is_not_sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = pytest.importorskip("qwen_batch.read.ocr_models")
+    scores = {models.SQUEEZE: models.SURE, 1.0: 1.0}
+    asked: list[float] = []
+
+    def read_at(crop: object, squeeze: float) -> tuple[str, float]:
+        asked.append(squeeze)
+        return f"at {squeeze}", scores[squeeze]
+
+    monkeypatch.setattr(models, "_read_at", read_at)
+    assert models._read(drawn("a line", 28)) == (f"at {models.SQUEEZE}", models.SURE)
+    assert asked == [models.SQUEEZE]
+    scores[models.SQUEEZE] = models.SURE - 0.01
+    assert models._read(drawn("a line", 28)) == ("at 1.0", 1.0)
+    scores[1.0] = 0.2
+    assert models._read(drawn("a line", 28))[0] == f"at {models.SQUEEZE}"
