@@ -174,7 +174,8 @@ def _read_tables(marks: Marks, page: PageChars) -> tuple[Table, ...]:
     if not grids and not look_for_columns:
         return ()
     chars = page.chars()
-    made = (fill_grid(grid, _around(grid, chars)) for grid in grids)
+    heights = [char.top + char.bottom for char in chars] if grids else []
+    made = (fill_grid(grid, _around(grid, chars, heights)) for grid in grids)
     ruled = [table for table in made if table is not None]
     unruled: list[Table] = []
     for table in find_columns([chars[start:end] for start, end in iter_lines(page)]) if look_for_columns else ():
@@ -185,10 +186,13 @@ def _read_tables(marks: Marks, page: PageChars) -> tuple[Table, ...]:
     return (*ruled, *unruled)
 
 
-def _around(grid: Grid, chars: Sequence[Char]) -> Sequence[Char]:
-    """From the first character at the height of a grid to the last: a page may have many small ones."""
+def _around(grid: Grid, chars: Sequence[Char], heights: Sequence[float]) -> Sequence[Char]:
+    """From the first character at the height of a grid to the last: a page may have many small ones.
+
+    `heights`: twice the height at which each character stands.
+    """
     top, bottom = 2 * grid.bbox[1], 2 * grid.bbox[3]
-    level = [number for number, char in enumerate(chars) if top <= char.top + char.bottom <= bottom]
+    level = [number for number, height in enumerate(heights) if top <= height <= bottom]
     return chars[level[0] : level[-1] + 1] if level else ()
 
 

@@ -197,28 +197,24 @@ def _is_drawn(item: int) -> bool:
 
 def _iter_edges(item: int, matrix: Matrix, placement: Placement) -> Iterator[BBox]:
     """The straight strokes of a path; a thin filled box is one stroke along its middle."""
-    points = _path_points(item, _multiply(_matrix_of(item), matrix), placement)
-    if not points:
-        return
-    xs = [point[0] for start, end in points for point in (start, end)]
-    ys = [point[1] for start, end in points for point in (start, end)]
-    x0, top, x1, bottom = min(xs), min(ys), max(xs), max(ys)
-    if len(points) > 1 and min(x1 - x0, bottom - top) <= SNAP:
-        points = [((x0, (top + bottom) / 2), (x1, (top + bottom) / 2))]
-        if bottom - top > x1 - x0:
-            points = [(((x0 + x1) / 2, top), ((x0 + x1) / 2, bottom))]
-    for (ax, ay), (bx, by) in points:
-        wide, high = abs(ax - bx), abs(ay - by)
+    pieces = _straight_pieces(item, _multiply(_matrix_of(item), matrix), placement)
+    if len(pieces) > 1:
+        ax, ay, bx, by = zip(*pieces, strict=True)
+        x0, top, x1, bottom = min(*ax, *bx), min(*ay, *by), max(*ax, *bx), max(*ay, *by)
+        if min(x1 - x0, bottom - top) <= SNAP:
+            pieces = [(x0, (top + bottom) / 2, x1, (top + bottom) / 2)]
+            if bottom - top > x1 - x0:
+                pieces = [((x0 + x1) / 2, top, (x0 + x1) / 2, bottom)]
+    for from_x, from_y, to_x, to_y in pieces:
+        wide, high = abs(from_x - to_x), abs(from_y - to_y)
         if high <= STRAIGHT < wide:
-            yield min(ax, bx), (ay + by) / 2, max(ax, bx), (ay + by) / 2
+            yield min(from_x, to_x), (from_y + to_y) / 2, max(from_x, to_x), (from_y + to_y) / 2
         elif wide <= STRAIGHT < high:
-            yield (ax + bx) / 2, min(ay, by), (ax + bx) / 2, max(ay, by)
+            yield (from_x + to_x) / 2, min(from_y, to_y), (from_x + to_x) / 2, max(from_y, to_y)
 
 
-def _path_points(
-    item: int, matrix: Matrix, placement: Placement
-) -> list[tuple[tuple[float, float], tuple[float, float]]]:
-    """Start and end of each straight piece of a path, as shown on the page."""
+def _straight_pieces(item: int, matrix: Matrix, placement: Placement) -> list[tuple[float, float, float, float]]:
+    """Start and end (x, y, x, y) of each straight piece of a path, as shown on the page."""
     count = pdfium.FPDFPath_CountSegments(item)
     if not 2 <= count <= MAX_SEGMENTS:
         return []
@@ -234,9 +230,9 @@ def _path_points(
         if kind == pdfium.FPDF_SEGMENT_MOVETO:
             start = there
         elif kind == pdfium.FPDF_SEGMENT_LINETO:
-            pieces.append((here, there))
+            pieces.append((*here, *there))
         here = there
         if pdfium.FPDFPathSegment_GetClose(segment):
-            pieces.append((here, start))
+            pieces.append((*here, *start))
             here = start
     return pieces
