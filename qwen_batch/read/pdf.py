@@ -173,12 +173,12 @@ def _read_tables(marks: Marks, page: PageChars) -> tuple[Table, ...]:
     look_for_columns = may_have_columns(page)
     if not grids and not look_for_columns:
         return ()
-    chars = page.chars()
-    heights = [char.top + char.bottom for char in chars] if grids else []
+    chars = page.chars() if grids else []
+    heights = [char.top + char.bottom for char in chars]
     made = (fill_grid(grid, _around(grid, chars, heights)) for grid in grids)
     ruled = [table for table in made if table is not None]
     unruled: list[Table] = []
-    for table in find_columns([chars[start:end] for start, end in iter_lines(page)]) if look_for_columns else ():
+    for table in find_columns(page) if look_for_columns else ():
         over = [other for other in ruled if _overlap(table, other)]
         if _num_filled(table) >= FINER * sum(map(_num_filled, over)):
             ruled = [other for other in ruled if other not in over]

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from qwen_batch.read.bidi import words_in_order
-from qwen_batch.read.pdf_chars import DIVIDED, Char, PageChars
+from qwen_batch.read.pdf_chars import DIVIDED, PageChars, iter_lines
 from qwen_batch.read.table_heads import count_header_rows
 from qwen_batch.records import BBox, Span, Table
 
@@ -63,38 +63,33 @@ def may_have_columns(page: PageChars) -> bool:
     return sum(above or below for above, below in pairwise(level)) >= MIN_NUMBERS
 
 
-def find_columns(lines: Sequence[Sequence[Char]]) -> list[Table]:
-    """The unruled tables of a page, from its lines of characters."""
-    rows = _rows([word for line in lines for word in _words(line)])
+def find_columns(page: PageChars) -> list[Table]:
+    """The unruled tables of a page."""
+    rows = _rows([word for start, end in iter_lines(page) for word in _words(page, start, end)])
     return [table for block in _blocks(rows) if (table := _as_table(block)) is not None]
 
 
-def _words(line: Sequence[Char]) -> Iterator[Word]:
-    word: list[Char] = []
-    for char in line:
-        is_blank = char.text.isspace()
-        if word and (is_blank or _are_apart(word[-1], char)):
-            yield _word(word)
-            word = []
-        if not is_blank:
-            word.append(char)
-    if word:
-        yield _word(word)
+def _words(page: PageChars, start: int, end: int) -> Iterator[Word]:
+    """The words of a line, which wide gaps part as blanks do."""
+    x0, x1 = page.x0, page.x1
+    for match in _WORD.finditer(page.text, start, end):
+        begin, after = match.span()
+        for number in range(begin + 1, after):
+            gap = x0[number] - x1[number - 1]
+            if gap > LEAST_GAP and gap > WORD_GAP * max(_height(page, number), _height(page, number - 1)):
+                yield _word(page, begin, number)
+                begin = number
+        yield _word(page, begin, after)
 
 
-def _are_apart(before: Char, char: Char) -> bool:
-    gap = char.x0 - before.x1
-    return gap > LEAST_GAP and gap > WORD_GAP * max(_height(char), _height(before))
+def _height(page: PageChars, number: int) -> float:
+    return page.bottom[number] - page.top[number]
 
 
-def _height(char: Char) -> float:
-    return char.bottom - char.top
-
-
-def _word(chars: Sequence[Char]) -> Word:
-    text = "".join("-" if char.text == DIVIDED else char.text for char in chars)
-    tops, bottoms = [char.top for char in chars], [char.bottom for char in chars]
-    return Word(text, min(char.x0 for char in chars), min(tops), max(char.x1 for char in chars), max(bottoms))
+def _word(page: PageChars, start: int, end: int) -> Word:
+    text = page.text[start:end].replace(DIVIDED, "-")
+    tops, bottoms = page.top[start:end], page.bottom[start:end]
+    return Word(text, min(page.x0[start:end]), min(tops), max(page.x1[start:end]), max(bottoms))
 
 
 def _rows(words: Sequence[Word]) -> list[Row]:
@@ -123,8 +118,9 @@ def _size(row: Row) -> float:
 def _pieces(row: Row) -> list[Row]:
     """Words that stand close together."""
     pieces: list[Row] = [[row[0]]]
+    gap = PIECE_GAP * _size(row)
     for before, word in pairwise(row):
-        if word.x0 - before.x1 > PIECE_GAP * _size(row):
+        if word.x0 - before.x1 > gap:
             pieces.append([])
         pieces[-1].append(word)
     return pieces
