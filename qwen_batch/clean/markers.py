@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 import unicodedata
 
-CJK = re.compile(
-    "[\u2e80-\u303f\u3040-\u30ff\u3100-\u31bf\u3200-\u9fff\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff60\U00020000-\U0003ffff]"
+_CJK = (  # first and last of each range
+    ("\u2e80", "\u31bf"),
+    ("\u3200", "\u9fff"),
+    ("\uf900", "\ufaff"),
+    ("\ufe30", "\ufe4f"),
+    ("\uff01", "\uff60"),
+    ("\U00020000", "\U0003ffff"),
 )
 # Whatever runs from right to left, and more.
 _RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]|[\U00010800-\U00010fff]|[\U0001e800-\U0001efff]")
@@ -36,7 +41,7 @@ _LEADERS = re.compile(r"(?:[.·…]\s?){4,}\s*(?:\d+|[ivxlc]+)?$")
 
 def is_cjk(char: str) -> bool:
     """Whether a character is written without spaces around it: Chinese and Japanese, not Korean."""
-    return bool(CJK.match(char))
+    return char >= _CJK[0][0] and any(first <= char <= last for first, last in _CJK)
 
 
 def joins_without_space(before: str, after: str) -> bool:
