@@ -133,7 +133,7 @@ def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) ->
         chars = PageChars.of(in_logical_order(chars.chars()))
     chars = chars.without_blanks()
     has_text = bool(chars.text) and not chars.text.isspace()
-    marks = read_marks(page, placement, tables and has_text) if tables or not has_text else Marks((), 0, 0.0)
+    marks = read_marks(page, placement, tables and has_text, (width / 2, height / 2))
     found = _read_tables(marks, chars) if has_text and tables else ()
     maker = LineMaker(textpage, placement, chars)
     made = (maker.make(start, end) for start, end in iter_lines(chars, _regions(chars, found)))
@@ -152,7 +152,9 @@ def _read_open_page(page: Any, textpage: Any, page_number: int, tables: bool) ->
     written_down = is_written_down(lines)
     if written_down:
         lines = in_columns(lines, width)
-    page_read = Page(page_number, lines, found, width, height, is_scan, written_down=written_down)
+    page_read = Page(
+        page_number, lines, found, width, height, is_scan, written_down=written_down, pictures=marks.pictures
+    )
     return _ReadPage(page_read, marks.num_objects, may_be_read=may_be_read)
 
 
