@@ -137,9 +137,8 @@ def _iter_cells(row: Any) -> Iterator[tuple[str, int, int]]:
     """(text, columns, rows) of each cell; those that a merged cell covers are left out."""
     for cell in row.iterchildren(f"{TABLE}table-cell"):
         spans = _number(cell, "number-columns-spanned"), _number(cell, "number-rows-spanned")
-        text = _text_of(cell[0] if len(cell) == 1 and cell[0].tag == f"{TEXT}p" else cell) or next(
-            filter(None, map(cell.get, _VALUES)), ""
-        )
+        only = cell[0] if len(cell) == 1 and cell[0].tag == f"{TEXT}p" else cell
+        text = _text_of(only) or next(filter(None, map(cell.get, _VALUES)), "")
         for _ in range(_number(cell, "number-columns-repeated")):
             yield text, *spans
 
