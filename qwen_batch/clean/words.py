@@ -31,7 +31,7 @@ def is_word(word: str, language: Language) -> bool:
     """Whether the list holds this form, in any case."""
     data = unpacked(language)
     wanted = f'"{word.lower()}"'.encode()
-    low, high = 0, len(data)
+    low, high = 2, len(data)  # after the brace
     while low < high:
         start = data.rfind(b"\n", 0, (low + high) // 2) + 1
         end = data.find(b":", start)
@@ -45,13 +45,14 @@ def is_word(word: str, language: Language) -> bool:
 
 @functools.cache
 def unpacked(language: Language) -> bytes:
-    """The words of a language and their numbers, each line `"word": number,`; a brace at the end."""
-    import gzip
+    """The words of a language and their numbers, each line `"word": number,`; braces around them."""
+    import zlib
     from importlib.util import find_spec
     from pathlib import Path
 
     spec = find_spec("spellchecker")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("pyspellchecker is missing: pip install pyspellchecker")
-    data = gzip.decompress((Path(spec.origin).parent / "resources" / f"{language}.json.gz").read_bytes())
-    return data[data.index(b'"') :]
+    packed = (Path(spec.origin).parent / "resources" / f"{language}.json.gz").read_bytes()
+    size = int.from_bytes(packed[-4:], "little")  # as gzip files end; a buffer that grows takes twice the memory
+    return zlib.decompress(packed, wbits=31, bufsize=max(size, 1))
