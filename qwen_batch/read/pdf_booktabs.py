@@ -37,6 +37,7 @@ RIVER = 0.6  # ems of white between columns; words of prose are closer
 CLEAR = 0.6  # ems of white beside a table
 MAX_CLOSED = 0.6  # of a table's height: every other row may be shaded
 MAX_HEAD_LINES = 6
+MIN_ENTRIES = 3  # lines with digits
 MAX_HEAD_WORDS = 6.0  # of a piece, on average
 SHORT = 3.5  # words of a line of the column with the shortest entries, on average
 MAX_WHITE = 1.5  # ems between a rule and the text of a body
@@ -192,13 +193,18 @@ def _as_table(head: Band, bands: Sequence[Band], frame: Frame) -> Table | None:
         return None
     rows, spans = head_rows(head.rows, columns, [rule for rule in frame.inner if head.top < rule.place < head.bottom])
     num_heads = len(rows)
-    if max(sum(map(bool, row)) for row in rows) < 2:
+    if max(sum(map(bool, row)) for row in rows) < 2 or any(_lists_numbers(cell) for row in rows for cell in row):
         return None
     for row, wide in body_rows(body, columns):
         spans += [Span(len(rows), first, 1, count) for first, count in wide]
         rows.append(row)
     box = (frame.x0 - SAME_ENDS, head.top, frame.x1 + SAME_ENDS, bands[-1].bottom)
     return Table(tuple(rows), box, tuple(spans), num_heads)
+
+
+def _lists_numbers(head: str) -> bool:
+    """Whether what would be the name of a column is entries below each other."""
+    return sum(any(char.isdigit() for char in line) for line in head.split("\n")) >= MIN_ENTRIES
 
 
 def _find_columns(rows: Sequence[Row]) -> Columns | None:

@@ -189,13 +189,20 @@ def _steps(page: Drawing) -> None:
     page.text("for each member:").text("hear what it has to say", "count", x0=90).text("close").rule()
 
 
+def _career(page: Drawing) -> None:
+    for title in ("Work", "Schools", "Prizes", "Places"):
+        page.rule()
+        for number in range(3):
+            page.row((f"{title} of a town", f"{2010 + number}"), (72.0, 380.0))
+
+
 def _wider_than_the_rules(page: Drawing) -> None:
     for _ in range(4):
         page.rule(68, 200).row(("The name of whoever signs here", "and the date of signing"), (72.0, 320.0))
 
 
 @pytest.mark.parametrize(
-    "drawn", [_sections, _running_heads, _columns_of_prose, _footnotes, _steps, _wider_than_the_rules]
+    "drawn", [_sections, _running_heads, _columns_of_prose, _footnotes, _steps, _career, _wider_than_the_rules]
 )
 def test_prose_between_rules_is_no_table(page: Drawing, drawn: object) -> None:
     assert callable(drawn)
