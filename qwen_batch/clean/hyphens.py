@@ -130,7 +130,7 @@ def _is_compound(left: str, tail: str, right: str, vocabulary: Vocabulary, langu
         return False
     if min(len(tail), len(right)) <= 2 or tail.casefold() in CLOSING:
         return False
-    if language == "en" and is_word(tail, "en") and is_word(right.partition("-")[0], "en"):
+    if language == "en" and tail.islower() and is_word(tail, "en") and is_word(right.partition("-")[0], "en"):
         return True
     is_german_noun = language == "de" and not tail.islower()  # its second part would have a capital, too
     return not is_german_noun and vocabulary.knows(tail) and vocabulary.knows(right)

@@ -43,6 +43,7 @@ GERMAN = "der Hof und das Land, von dem nicht die Rede ist"
         (ENGLISH, "a state-of-the-", "art machine", "a state-of-the-art machine"),
         (ENGLISH, "the Atcha-", "falaya river", "the Atchafalaya river"),
         (ENGLISH, "of such people-", "person talks", "of such people-person talks"),
+        (ENGLISH, "to Mr Wise-", "man of the court", "to Mr Wiseman of the court"),
         (ENGLISH, "the BACK-", "GROUND of it", "the BACKGROUND of it"),
         (ENGLISH, "the UN-", "MISSION there", "the UN-MISSION there"),
         (GERMAN, "die Verzweigun-", "gen von ihm", "die Verzweigungen von ihm"),
