@@ -140,7 +140,7 @@ class CleanSection(Section):
     line_numbers: bool = True
     """Take out line numbers that count down the margin."""
     watermarks: bool = True
-    """Take out large or slanted words that are printed over the text; a warning names them."""
+    """Take out words that are printed over the text; a warning names them, and tells of images that lie over it."""
     stamps: bool = True
     """Take out the filing lines of courts, and numbers that count through a production."""
     footnotes: bool = True

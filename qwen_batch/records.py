@@ -47,6 +47,15 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """An image that covers the middle of its page."""
+
+    bbox: BBox
+    content: str  # alike for the same image
+    see_through: bool  # drawn with transparency; a mask of its own does not count
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """One page as it was read, before cleaning, lines in reading order. A text file is one page."""
 
@@ -58,6 +67,7 @@ class Page:
     needs_ocr: bool = False  # the page shows something (an image) but has no text
     ocr_confidence: float | None = None  # 0 to 1, mean over characters; None: the text is the document's own
     written_down: bool = False  # lines run from the top down and follow each other from right to left
+    pictures: tuple[Picture, ...] = ()  # of a PDF
     paragraphs: bool = False  # each line is a whole paragraph or list item, as office formats keep them
 
     @property

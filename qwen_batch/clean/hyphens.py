@@ -1,16 +1,18 @@
 """How the text of two lines is put together: with a space, without, and what becomes of a hyphen between them.
 
-The document itself is the dictionary: a word that stands undivided elsewhere in it is one word, one that stands
-elsewhere with its hyphen keeps it.
+The document itself is the first dictionary: a word that stands undivided elsewhere in it is one word, one that stands
+elsewhere with its hyphen keeps it. Lists of word forms are the second.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterable
 
 from qwen_batch.clean.markers import joins_without_space
+from qwen_batch.clean.words import Language, is_word, language_of
 
 HYPHENS = "-\u2010\u2011"
 CONJUNCTIONS = frozenset(("and", "or", "und", "oder", "bzw", "sowie", "bis", "et", "ou", "to"))
@@ -22,6 +24,12 @@ _PARTNERS = (
     "debtor obligor licensee licensor applicant inventor creator chair"
 )
 PARTNERS = frozenset(_PARTNERS.split())
+# Also written as one word, and known as one, but with their hyphen in contracts.
+_TERMS = (
+    "pay-day set-off buy-back buy-out carry-over know-how mark-up roll-over write-off write-down stand-by lock-up "
+    "pay-off sell-off hold-back call-off break-up take-over hand-over"
+)
+TERMS = frozenset(_TERMS.split())
 _NUMBERS = "one two three four five six seven eight nine twenty thirty forty fifty sixty seventy eighty"
 NUMBERS = frozenset(_NUMBERS.split())
 NOT_AFTER_NUMBERS = frozenset(("self", "teen", "teenth", "fold", "some", "een", "ness"))
@@ -30,6 +38,7 @@ _CLOSING = (
     "after through your him her them inter here other like along mean further never none"
 )
 CLOSING = frozenset(_CLOSING.split())
+MIN_COMMON = 4  # words of a document that tell its language
 _WORD = re.compile(r"[^\W\d_]+(?:[-\u2010\u2011'’][^\W\d_]+)*")
 _LAST = re.compile(r"([^\W_]+(?:[-\u2010\u2011][^\W_]+)*)[-\u2010\u2011]$")
 _FIRST = re.compile(r"[^\W_]+(?:[-\u2010\u2011][^\W_]+)*")
@@ -50,6 +59,11 @@ class Vocabulary:
             divided = bool(line) and line[-1] in HYPHENS
             self._counts.update(words[:-1] if divided else words)
         self._counts.update({part: 1 for word in self._counts for part in word.split("-") if "-" in word})
+
+    @functools.cached_property
+    def language(self) -> Language | None:
+        """The language of the document, as far as its commonest words tell."""
+        return language_of(self._counts, MIN_COMMON)
 
     def count(self, word: str) -> int:
         return self._counts[word.casefold()]
@@ -93,18 +107,31 @@ def _at_hyphen(left: str, before: str, after: str, vocabulary: Vocabulary) -> tu
     hyphened = vocabulary.count(f"{left}-{right}")
     if whole or hyphened:
         return drop if whole >= hyphened else keep
-    return keep if _is_compound(left, tail, right, vocabulary) else drop
+    near = Counter(f"{before[-200:]} {after[:200]}".casefold().split())
+    language = language_of(near, least=1) or vocabulary.language
+    return keep if _is_compound(left, tail, right, vocabulary, language) else drop
 
 
-def _is_compound(left: str, tail: str, right: str, vocabulary: Vocabulary) -> bool:
-    """Whether a hyphen belongs to the word, where the document says neither."""
+def _is_compound(left: str, tail: str, right: str, vocabulary: Vocabulary, language: Language | None) -> bool:
+    """Whether a hyphen belongs to the word, where the document says neither: rules first, then the words of the
+    language, then whether the document knows both parts."""
+    if right.isupper() and language and is_word(tail + right, language):
+        return False
     if not right[0].islower() or (tail.isupper() and len(tail) > 1) or any(char.isdigit() for char in left + right):
         return True
     if "-" in left and vocabulary.count(tail) and vocabulary.count(right):
         return True
     if tail.casefold() in COMPOUNDING or (tail.casefold() == "co" and right.removesuffix("s") in PARTNERS):
         return True
+    if f"{tail}-{right}".casefold().removesuffix("s") in TERMS:
+        return True
     if tail.casefold() in NUMBERS and right not in NOT_AFTER_NUMBERS:
         return True
-    known = vocabulary.knows(tail) and vocabulary.knows(right) and min(len(tail), len(right)) > 2
-    return known and tail.casefold() not in CLOSING
+    if language and is_word(tail + right, language):
+        return False
+    if min(len(tail), len(right)) <= 2 or tail.casefold() in CLOSING:
+        return False
+    if language == "en" and tail.islower() and is_word(tail, "en") and is_word(right.partition("-")[0], "en"):
+        return True
+    is_german_noun = language == "de" and not tail.islower()  # its second part would have a capital, too
+    return not is_german_noun and vocabulary.knows(tail) and vocabulary.knows(right)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from qwen_batch.clean.cells import join_cells
 from qwen_batch.clean.footnotes import mark_footnotes
@@ -14,8 +14,8 @@ from qwen_batch.clean.rows import document_entries
 from qwen_batch.clean.stamps import remove_stamps
 from qwen_batch.clean.tables import join_tables
 from qwen_batch.clean.unicode import normalise_pages
+from qwen_batch.clean.watermarks import PICTURE, remove_watermarks
 from qwen_batch.clean.watermarks import REASON as WATERMARK
-from qwen_batch.clean.watermarks import remove_watermarks
 from qwen_batch.records import CleanDocument, CleanPage, CleanSteps, Document, Page, Removal
 
 Step = Callable[[Sequence[Page]], tuple[tuple[Page, ...], tuple[Removal, ...]]]
@@ -62,10 +62,13 @@ def clean_document(document: Document, settings: CleanSteps) -> CleanDocument:
     )
 
 
-def _of_watermarks(removed: Sequence[Removal]) -> tuple[str, ...]:
+def _of_watermarks(removed: Sequence[Removal]) -> Iterator[str]:
     """Whether a document is a draft matters to who reads an answer about it."""
     texts = dict.fromkeys(removal.text for removal in removed if removal.reason == WATERMARK)
-    return (f"printed over the text: {', '.join(texts)[:MAX_NAMED]}",) if texts else ()
+    if texts:
+        yield f"printed over the text: {', '.join(texts)[:MAX_NAMED]}"
+    if numbers := [removal.page_number for removal in removed if removal.reason == PICTURE]:
+        yield f"an image lies over the text, as a watermark does, on {len(set(numbers))} of the pages"
 
 
 def _flags(pages: Sequence[Page]) -> tuple[str, ...]:

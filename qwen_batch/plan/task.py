@@ -108,7 +108,7 @@ def _parts(context: Context, document: CleanDocument, chunks: tuple[Chunk, ...])
     for chunk in chunks:
         note = Note(chunk.index + 1, chunk.index + 1, chunk.first_page, chunk.last_page, "")
         ids = context.encode(context.prompts.map_messages(document, chunk, len(chunks)))
-        yield Part(note, array("q", ids))  # of a text of 100 MB there are many, which all wait for their turn
+        yield Part(note, array("I", ids))  # of a text of 100 MB there are many, which all wait for their turn
 
 
 def plan_failure(document: CleanDocument, error: DocumentError) -> Failure:

@@ -10,15 +10,16 @@ from qwen_batch.read.html import read_html
 from qwen_batch.read.items import Content
 from qwen_batch.read.kinds import Kind, kind_name
 from qwen_batch.read.legacy import read_legacy
+from qwen_batch.read.odf import read_odf
 from qwen_batch.read.office import OfficeKind, read_office
-from qwen_batch.read.simple import read_csv, read_email, read_odt, read_rtf
+from qwen_batch.read.simple import read_csv, read_email, read_rtf
 
 _READERS = {
     "html": read_html,
     "csv": read_csv,
     "email": read_email,
     "rtf": read_rtf,
-    "odt": read_odt,
+    "odf": read_odf,
     "legacy": read_legacy,
 }
 

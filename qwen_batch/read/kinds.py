@@ -16,7 +16,7 @@ Kind = Literal[
     "docx",
     "pptx",
     "xlsx",
-    "odt",
+    "odf",
     "msg",
     "legacy",
     "zip",
@@ -38,9 +38,9 @@ _SUFFIXES: dict[Kind, str] = {
     "docx": "docx docm",
     "pptx": "pptx",
     "xlsx": "xlsx xlsm",
-    "odt": "odt",
+    "odf": "odt odp ods",
     "msg": "msg",
-    "legacy": "doc ppt xls odp ods",  # LibreOffice makes newer ones of them
+    "legacy": "doc ppt xls",  # LibreOffice makes newer ones of them
 }
 SUFFIXES: dict[str, Kind] = {f".{name}": kind for kind, names in _SUFFIXES.items() for name in names.split()}
 _UNSUPPORTED = "xml epub zip gz 7z tar png jpg jpeg gif tif tiff bmp webp mp3 mp4 parquet json"
@@ -66,7 +66,7 @@ _NAMES: dict[str, str] = {
     "docx": "a Word document",
     "pptx": "a presentation",
     "xlsx": "a spreadsheet",
-    "odt": "an OpenDocument text",
+    "odf": "an OpenDocument file",
     "msg": "an Outlook message",
     "legacy": "an old office document",
     "zip": "a zip archive or an office document",

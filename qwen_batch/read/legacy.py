@@ -1,5 +1,5 @@
-"""Old office files (.doc, .ppt, .xls) and OpenDocument slides and sheets: LibreOffice, where it is installed, makes
-newer ones of them, which are then read."""
+"""Old office files (.doc, .ppt, .xls): LibreOffice, where it is installed, makes newer ones of them, which are then
+read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qwen_batch.errors import DocumentError
 from qwen_batch.read.items import Content
 from qwen_batch.read.office import OfficeKind, read_office
 
-TARGETS: dict[str, OfficeKind] = {".doc": "docx", ".ppt": "pptx", ".odp": "pptx", ".xls": "xlsx", ".ods": "xlsx"}
+TARGETS: dict[str, OfficeKind] = {".doc": "docx", ".ppt": "pptx", ".xls": "xlsx"}
 PROGRAMS = ("soffice", "libreoffice")
 MAX_OUTPUT_BYTES = 1 << 30
 

@@ -47,6 +47,7 @@ class Word(NamedTuple):
 
 
 Row = list[Word]
+Strip = tuple[float, float]  # from the left to the right end, in points
 
 
 def may_have_columns(page: PageChars) -> bool:
@@ -55,7 +56,7 @@ def may_have_columns(page: PageChars) -> bool:
     This is much quicker than looking for the table, which most pages do not have.
     """
     text = page.text.replace(DIVIDED, "-")
-    spans = [match.span() for match in _WORD.finditer(text) if _is_numeric(match[0])]
+    spans = [match.span() for match in _WORD.finditer(text) if is_numeric(match[0])]
     if len(spans) < MIN_NUMBERS:
         return False
     middles = sorted(min(page.top[start:end]) + max(page.bottom[start:end]) for start, end in spans)
@@ -63,10 +64,14 @@ def may_have_columns(page: PageChars) -> bool:
     return sum(above or below for above, below in pairwise(level)) >= MIN_NUMBERS
 
 
-def find_columns(page: PageChars) -> list[Table]:
-    """The unruled tables of a page."""
-    rows = _rows([word for start, end in iter_lines(page) for word in _words(page, start, end)])
-    return [table for block in _blocks(rows) if (table := _as_table(block)) is not None]
+def find_columns(words: Sequence[Word]) -> list[Table]:
+    """The unruled tables of a page, from its words."""
+    return [table for block in _blocks(rows_of(words)) if (table := _as_table(block)) is not None]
+
+
+def words_of(page: PageChars) -> list[Word]:
+    """The words of a page, line by line."""
+    return [word for start, end in iter_lines(page) for word in _words(page, start, end)]
 
 
 def _words(page: PageChars, start: int, end: int) -> Iterator[Word]:
@@ -92,33 +97,33 @@ def _word(page: PageChars, start: int, end: int) -> Word:
     return Word(text, min(page.x0[start:end]), min(tops), max(page.x1[start:end]), max(bottoms))
 
 
-def _rows(words: Sequence[Word]) -> list[Row]:
+def rows_of(words: Sequence[Word]) -> list[Row]:
     """Words whose middles are level, from the top down, each row from the left."""
     rows: list[Row] = []
     size = 0.0  # of the last row
     for word in sorted(words, key=lambda item: item.top + item.bottom):
-        if rows and _middle(word) - _middle(rows[-1][-1]) < SAME_ROW * size:
+        if rows and middle_of(word) - middle_of(rows[-1][-1]) < SAME_ROW * size:
             rows[-1].append(word)
-            size = max(size, _size([word]))
+            size = max(size, em_of([word]))
         else:
             rows.append([word])
-            size = _size([word])
+            size = em_of([word])
     return [sorted(row, key=lambda word: word.x0) for row in rows]
 
 
-def _middle(word: Word) -> float:
+def middle_of(word: Word) -> float:
     return (word.top + word.bottom) / 2
 
 
-def _size(row: Row) -> float:
+def em_of(row: Row) -> float:
     """About an em: the tallest letters with what hangs below."""
     return max(6.0, 1.3 * max(word.bottom - word.top for word in row))
 
 
-def _pieces(row: Row) -> list[Row]:
+def pieces_of(row: Row) -> list[Row]:
     """Words that stand close together."""
     pieces: list[Row] = [[row[0]]]
-    gap = PIECE_GAP * _size(row)
+    gap = PIECE_GAP * em_of(row)
     for before, word in pairwise(row):
         if word.x0 - before.x1 > gap:
             pieces.append([])
@@ -126,7 +131,7 @@ def _pieces(row: Row) -> list[Row]:
     return pieces
 
 
-def _is_numeric(text: str) -> bool:
+def is_numeric(text: str) -> bool:
     return _NUMERIC.fullmatch(text) is not None
 
 
@@ -137,9 +142,9 @@ def _is_leader(word: Word) -> bool:
 
 def _is_body(row: Row) -> bool:
     """A row of a table: at least two numbers, most of what stands to the right of its first piece."""
-    numbers = sum(_is_numeric(word.text) for word in row)
-    right = [word for piece in _pieces(row)[1:] for word in piece]
-    return numbers >= 2 and len(right) >= 2 and 2 * sum(_is_numeric(word.text) for word in right) >= len(right)
+    numbers = sum(is_numeric(word.text) for word in row)
+    right = [word for piece in pieces_of(row)[1:] for word in piece]
+    return numbers >= 2 and len(right) >= 2 and 2 * sum(is_numeric(word.text) for word in right) >= len(right)
 
 
 def _blocks(rows: Sequence[Row]) -> Iterator[tuple[list[Row], list[Row]]]:
@@ -158,8 +163,8 @@ def _blocks(rows: Sequence[Row]) -> Iterator[tuple[list[Row], list[Row]]]:
 
 def _are_close(rows: Sequence[Row]) -> bool:
     """Whether rows follow each other: three at most between two of the body, without a wide gap."""
-    steps = (_middle(after[0]) - _middle(before[0]) for before, after in pairwise(rows))
-    return len(rows) <= 5 and all(step < MAX_LEADING * _size(rows[0]) for step in steps)
+    steps = (middle_of(after[0]) - middle_of(before[0]) for before, after in pairwise(rows))
+    return len(rows) <= 5 and all(step < MAX_LEADING * em_of(rows[0]) for step in steps)
 
 
 def _block(rows: Sequence[Row], body: Sequence[int], taken: int) -> Iterator[tuple[list[Row], list[Row]]]:
@@ -172,23 +177,23 @@ def _block(rows: Sequence[Row], body: Sequence[int], taken: int) -> Iterator[tup
 
 
 def _is_head(row: Row, below: Row, first: Row) -> bool:
-    close = _middle(below[0]) - _middle(row[0]) < MAX_LEADING * _size(row)
-    inside = row[0].x0 >= first[0].x0 - 3 * _size(first) and row[-1].x1 <= first[-1].x1 + 3 * _size(first)
-    return close and inside and (len(_pieces(row)) >= 2 or row[0].x0 > first[0].x0 + 2 * _size(row))
+    close = middle_of(below[0]) - middle_of(row[0]) < MAX_LEADING * em_of(row)
+    inside = row[0].x0 >= first[0].x0 - 3 * em_of(first) and row[-1].x1 <= first[-1].x1 + 3 * em_of(first)
+    return close and inside and (len(pieces_of(row)) >= 2 or row[0].x0 > first[0].x0 + 2 * em_of(row))
 
 
 def _as_table(block: tuple[list[Row], list[Row]]) -> Table | None:
     heads, body = block
-    dividers = _rivers([row for row in body if _is_body(row)])
+    dividers = [(start + end) / 2 for start, end in rivers([row for row in body if _is_body(row)])]
     if len(dividers) + 1 < MIN_COLUMNS:
         return None
-    placed = [_cells(row, dividers) for row in (*heads, *body)]
+    placed = [placed_cells(row, dividers) for row in (*heads, *body)]
     cells = [row for row, _ in placed]
     right = [cell for row in cells[len(heads) :] for cell in row[1:] if cell]
     words = sum(len(cell.split()) for cell in right)
     if (
         not right
-        or sum(_is_numeric(cell) for cell in right) < MIN_NUMERIC * len(right)
+        or sum(is_numeric(cell) for cell in right) < MIN_NUMERIC * len(right)
         or words > MAX_WORDS * len(right)
     ):
         return None
@@ -196,13 +201,13 @@ def _as_table(block: tuple[list[Row], list[Row]]) -> Table | None:
     return Table(tuple(cells), _bbox([*heads, *body]), spans, max(len(heads), count_header_rows(cells, spans)))
 
 
-def _rivers(rows: Sequence[Row]) -> list[float]:
-    """Where columns divide: the middles of the strips that (nearly) no row has ink in."""
-    least = RIVER * sorted(_size(row) for row in rows)[len(rows) // 2]
+def rivers(rows: Sequence[Row], least_ems: float = RIVER, crossed: float = CROSSED) -> list[Strip]:
+    """Where columns divide: the strips that (nearly) no row has ink in."""
+    least = least_ems * sorted(em_of(row) for row in rows)[len(rows) // 2]
     inkers = [word for row in rows for word in row if not _is_leader(word)]
     ends = sorted([(word.x0, 1) for word in inkers] + [(word.x1, -1) for word in inkers])
-    allowed = int(CROSSED * len(rows))
-    found: list[float] = []
+    allowed = int(crossed * len(rows))
+    found: list[Strip] = []
     inked, start = 0, None
     for place, step in ends:
         inked += step
@@ -210,12 +215,12 @@ def _rivers(rows: Sequence[Row]) -> list[float]:
             start = place
         elif inked > allowed and start is not None:
             if place - start >= least:
-                found.append((start + place) / 2)
+                found.append((start, place))
             start = None
-    return found[1:] if found and ends and found[0] <= ends[0][0] else found
+    return found
 
 
-def _cells(row: Row, dividers: Sequence[float]) -> tuple[tuple[str, ...], list[tuple[int, int]]]:
+def placed_cells(row: Row, dividers: Sequence[float]) -> tuple[tuple[str, ...], list[tuple[int, int]]]:
     """The words of each column, and (first column, number of columns) of the pieces that stand over several; these are
     in the first of them."""
     cells: list[list[str]] = [[] for _ in range(len(dividers) + 1)]

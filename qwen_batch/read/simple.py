@@ -1,4 +1,4 @@
-"""Formats that the standard library and lxml read alone: tables in text, e-mail, OpenDocument text, rich text."""
+"""Formats that the standard library reads, or nearly: tables in text, e-mail, rich text."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import csv
 import email
 import email.policy
 import io
-import re
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.archive import check_archive
-from qwen_batch.read.html import decode_html, parse_html, spanned_table
+from qwen_batch.read.html import decode_html, parse_html
 from qwen_batch.read.items import Content
 from qwen_batch.read.text import decode, read_bytes, split_lines
 from qwen_batch.records import Line, Page, Table
@@ -23,9 +20,6 @@ from qwen_batch.records import Line, Page, Table
 DELIMITERS = ",;\t|"
 SAMPLE_CHARS = 20_000
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
-MAX_REPEATED = 1000  # cells that an OpenDocument attribute may repeat
-_ODF = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
-TEXT, TABLE = _ODF % "text", _ODF % "table"
 
 
 def read_csv(path: Path) -> Content:
@@ -88,73 +82,3 @@ def read_rtf(path: Path) -> Content:
     if not lines:
         raise DocumentError("empty", "the document holds no text")
     return Content((Page(1, lines, paragraphs=True),))
-
-
-def read_odt(path: Path) -> Content:
-    """An OpenDocument text as one page. Raises DocumentError: empty, damaged, encrypted, wrong_type, unsafe."""
-    from lxml import etree
-
-    if "content.xml" not in check_archive(path):
-        raise DocumentError("wrong_type", "named .odt, but the archive holds something else: rename or convert it")
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            root = etree.fromstring(archive.read("content.xml"), parser)
-    except etree.XMLSyntaxError as error:
-        raise DocumentError("damaged", f"its text is damaged ({error}): open and save it anew") from None
-    lines: list[Line] = []
-    tables: list[Table] = []
-    _walk_odt(root, lines, tables)
-    if not lines:
-        raise DocumentError("empty", "the document holds no text")
-    return Content((Page(1, tuple(lines), tuple(tables), paragraphs=True),))
-
-
-def _walk_odt(element: Any, lines: list[Line], tables: list[Table]) -> None:
-    for child in element:
-        if child.tag in (f"{TEXT}p", f"{TEXT}h"):
-            in_list = any(True for _ in child.iterancestors(f"{TEXT}list-item"))
-            if text := _odt_text(child):
-                lines.append(Line(f"- {text}" if in_list else text))
-        elif child.tag == f"{TABLE}table":
-            lines.append(Line("", table=len(tables)))
-            tables.append(_odt_table(child))
-        elif child.tag != f"{TEXT}tracked-changes":
-            _walk_odt(child, lines, tables)
-
-
-_ODT_BLANKS = frozenset((f"{TEXT}tab", f"{TEXT}line-break", f"{TEXT}s"))
-
-
-def _odt_text(element: Any) -> str:
-    """The text of a paragraph, footnotes in it included."""
-
-    def parts(node: Any) -> Iterator[str]:
-        yield node.text or ""
-        for child in node:
-            if child.tag in _ODT_BLANKS:
-                yield " "
-            else:
-                apart = " " * (child.tag in (f"{TEXT}p", f"{TEXT}note"))
-                yield apart
-                yield from parts(child)
-                yield apart
-            yield child.tail or ""
-
-    return re.sub(r"\s+", " ", "".join(parts(element))).strip()
-
-
-def _odt_table(element: Any) -> Table:
-    rows = [list(_iter_odt_cells(row)) for row in element.iter(f"{TABLE}table-row")]
-    heads = sum(1 for part in element.iter(f"{TABLE}table-header-rows") for _ in part.iter(f"{TABLE}table-row"))
-    return spanned_table(rows, heads) or Table(())
-
-
-def _iter_odt_cells(row: Any) -> Iterator[tuple[str, int, int]]:
-    """(text, columns, rows) of each cell; those that a merged cell covers are left out."""
-    for cell in row.iterchildren(f"{TABLE}table-cell"):
-        spans = (cell.get(f"{TABLE}number-{kind}-spanned") for kind in ("columns", "rows"))
-        columns, height = (min(MAX_REPEATED, int(span)) if span and span.isdecimal() else 1 for span in spans)
-        repeated = cell.get(f"{TABLE}number-columns-repeated", "1")
-        for _ in range(min(MAX_REPEATED, int(repeated)) if repeated.isdecimal() else 1):
-            yield _odt_text(cell), max(1, columns), max(1, height)

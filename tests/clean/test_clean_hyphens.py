@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from clean_helpers import body, document, page
 
 from qwen_batch.clean import clean_document
 from qwen_batch.clean.hyphens import Vocabulary, join_texts
+from qwen_batch.clean.words import LANGUAGES, is_word, unpacked
 from qwen_batch.records import CleanSteps
 
 
@@ -26,6 +29,53 @@ from qwen_batch.records import CleanSteps
 )
 def test_hyphens_at_line_ends(before: str, after: str, joined: str) -> None:
     assert join_texts(before, after, Vocabulary(["She gets her pay within 12 days."])) == joined
+
+
+ENGLISH = "the court of the state and the people to whom this is addressed"
+GERMAN = "der Hof und das Land, von dem nicht die Rede ist"
+
+
+@pytest.mark.parametrize(
+    ("about", "before", "after", "joined"),
+    [
+        (ENGLISH, "the terri-", "tories of it", "the territories of it"),
+        (ENGLISH, "the second-", "story window", "the second-story window"),
+        (ENGLISH, "a state-of-the-", "art machine", "a state-of-the-art machine"),
+        (ENGLISH, "the Atcha-", "falaya river", "the Atchafalaya river"),
+        (ENGLISH, "of such people-", "person talks", "of such people-person talks"),
+        (ENGLISH, "to Mr Wise-", "man of the court", "to Mr Wiseman of the court"),
+        (ENGLISH, "the BACK-", "GROUND of it", "the BACKGROUND of it"),
+        (ENGLISH, "the UN-", "MISSION there", "the UN-MISSION there"),
+        (GERMAN, "die Verzweigun-", "gen von ihm", "die Verzweigungen von ihm"),
+        (GERMAN, "das Hof-", "land ist", "das Hofland ist"),
+        (GERMAN, "das Hof-", "Land ist", "das Hof-Land ist"),
+        (ENGLISH, "und das Fundamental-", "gruppen nicht", "und das Fundamentalgruppen nicht"),  # the line tells
+    ],
+)
+def test_the_words_of_the_language_decide_where_the_document_does_not(
+    about: str, before: str, after: str, joined: str
+) -> None:
+    assert join_texts(before, after, Vocabulary([about])) == joined
+
+
+def test_the_document_comes_before_the_list() -> None:
+    said = [ENGLISH, "It is a world-wide matter.", "The distributionlist is long."]
+    assert join_texts("a world-", "wide thing", Vocabulary(said)) == "a world-wide thing"
+    assert join_texts("the distribution-", "list", Vocabulary(said)) == "the distributionlist"
+
+
+def test_every_word_of_the_lists_is_found() -> None:
+    for language in LANGUAGES:
+        words = json.loads(unpacked(language))
+        sample = [*list(words)[:2], *list(words)[:: len(words) // 500], list(words)[-1]]
+        assert [word for word in sample if not is_word(word, language)] == []
+        assert [word for word in sample if is_word(f"{word}q", language) != (f"{word}q" in words)] == []
+    assert not any(is_word(word, "en") for word in ("", "{", "}", '"', "zzzzzz"))
+
+
+def test_texts_in_other_languages_ask_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qwen_batch.clean.words.unpacked", lambda language: pytest.fail("a list was asked"))
+    assert join_texts("la distribu-", "tion du bien", Vocabulary(["la loi et le contrat"])) == "la distribution du bien"
 
 
 def test_a_list_goes_on_over_a_page_break() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from clean_helpers import body, document, line, page
 
 from qwen_batch.clean import clean_document
-from qwen_batch.records import CleanDocument, CleanSteps, Line
+from qwen_batch.records import CleanDocument, CleanSteps, Line, Picture
 
 TEXT = body([f"The court finds that the clause {word} is valid." for word in "abcdefghij"], 300.0)
 SLANTED = Line("DRAFT", (150.0, 280.0, 400.0, 530.0), 90.0)
@@ -39,6 +41,59 @@ def test_titles_and_initials_stay() -> None:
     alone = Line("DRAFT", (150.0, 60.0, 250.0, 160.0), 40.0)  # on a cover page, over nothing
     for kept in (title, initial, alone):
         assert clean((kept, *TEXT)).removed == ()
+
+
+def test_smaller_words_go_where_most_pages_have_them_over_text_that_changes() -> None:
+    mark = Line("CONFIDENTIAL", (150.0, 313.0, 400.0, 331.0), 18.0)
+    texts = [
+        body([f"The court finds that clause {word} of page {n} is valid." for word in "abcd"], 300) for n in (1, 2, 3)
+    ]
+    result = clean(*((*text, mark) for text in texts))
+    assert [(removal.text, removal.reason) for removal in result.removed] == [(mark.text, "watermark")] * 3
+    assert result.text == clean(*texts).text
+    assert [removal for removal in clean(*([(*TEXT, mark)] * 3)).removed if removal.reason == "watermark"] == []
+    assert [removal for removal in clean((*TEXT, mark), TEXT, TEXT).removed if removal.reason == "watermark"] == []
+
+
+ONLY = CleanSteps(headers_footers=False)  # pages alike would be running heads
+MIDDLE = (150.0, 280.0, 450.0, 580.0)
+SEAL = Picture(MIDDLE, "300x300, 99 bytes", see_through=False)
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [SEAL, dataclasses.replace(SEAL, see_through=True), Picture((0.0, 0.0, 612.0, 792.0), "a", see_through=True)],
+    ids=["behind", "clear", "whole page"],
+)
+def test_an_image_over_the_text_of_most_pages_is_reported(picture: Picture) -> None:
+    bare = [
+        page(number, *body([f"Clause {number}.{word} holds here." for word in "abcde"], 300)) for number in (1, 2, 3)
+    ]
+    shown = [dataclasses.replace(each, pictures=(picture,)) for each in bare]
+    result = clean_document(document(*shown), ONLY)
+    assert result.text == clean_document(document(*bare), ONLY).text
+    assert [(removal.page_number, removal.reason) for removal in result.removed] == [
+        (number, "watermark_image") for number in (1, 2, 3)
+    ]
+    assert result.warnings == ("an image lies over the text, as a watermark does, on 3 of the pages",)
+    assert clean_document(document(*shown[:1], *bare[1:]), ONLY).warnings == ()  # a figure
+
+
+@pytest.mark.parametrize(
+    "pictures",
+    [
+        [Picture((0.0, 0.0, 612.0, 792.0), "a", see_through=False)] * 3,  # a background
+        [Picture(MIDDLE, f"300x300, {number} bytes", see_through=True) for number in range(3)],  # other images
+        [Picture((150.0, 380.0, 450.0, 680.0), "a", see_through=True)] * 3,  # over nothing
+    ],
+    ids=["background", "figures", "over nothing"],
+)
+def test_other_images_are_not(pictures: list[Picture]) -> None:
+    pages = [
+        page(number, *body([f"Clause {number}.{word} holds here." for word in "abcde"], 300)) for number in (1, 2, 3)
+    ]
+    shown = [dataclasses.replace(each, pictures=(picture,)) for each, picture in zip(pages, pictures, strict=True)]
+    assert clean_document(document(*shown), ONLY).warnings == ()
 
 
 def test_switched_off() -> None:

@@ -1,0 +1,151 @@
+"""From lines that strips of white divide to the rows of a table: what names the columns, and which lines go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from qwen_batch.read.grids import Rule
+from qwen_batch.read.pdf_columns import Row, Strip, Word, em_of, middle_of, placed_cells
+from qwen_batch.records import Span
+
+SPACE = 0.2  # ems between words, at least
+MIN_BANDS = 2
+Placed = tuple[tuple[str, ...], list[tuple[int, int]]]  # the cells, and which of them are wide, as placed_cells says
+
+
+class Columns(NamedTuple):
+    """How a table is divided."""
+
+    strips: tuple[Strip, ...]  # of white, between columns
+
+    @property
+    def dividers(self) -> list[float]:
+        return [(start + end) / 2 for start, end in self.strips]
+
+    def of(self, word: Word) -> int:
+        return sum(divider < (word.x0 + word.x1) / 2 for divider in self.dividers)
+
+    def below(self, rule: Rule) -> list[int]:
+        """The columns that a rule covers; the outer ones have no end."""
+        ends = [-float("inf"), *(place for strip in self.strips for place in strip), float("inf")]
+        sides = list(zip(ends[::2], ends[1::2], strict=True))
+        inner = [(max(left, rule.start), min(right, rule.end)) for left, right in sides]
+        return [column for column, (left, right) in enumerate(inner) if right - left > 0]
+
+
+def head_rows(
+    lines: Sequence[Row], columns: Columns, inner: Sequence[Rule]
+) -> tuple[list[tuple[str, ...]], list[Span]]:
+    """The rows of a head: names over several columns, told by the `inner` rules below them or by crossing the white,
+    stay apart; the other lines are joined."""
+    narrowed = Columns(tuple(_narrowed(strip, lines) for strip in columns.strips))
+    rows: list[tuple[str, ...]] = []
+    spans: list[Span] = []
+    joinable = False
+    heights = [*(middle_of(line[0]) for line in lines), float("inf")]
+    for line, (here, after) in zip(lines, pairwise(heights), strict=True):
+        below = [rule for rule in inner if here < rule.place < after]
+        cells, wide = _named(line, narrowed, below)
+        if joinable and not wide:
+            rows[-1] = _joined(rows[-1], cells)
+        else:
+            spans += [Span(len(rows), first, 1, count) for first, count in wide]
+            rows.append(cells)
+        joinable = not wide and not below
+    return rows, spans
+
+
+def _narrowed(strip: Strip, lines: Sequence[Row]) -> Strip:
+    """The widest part of a strip of white without the words of these lines, from the lowest up; a line that fills the
+    strip has a word that stands over two columns."""
+    for line in reversed(lines):
+        sides = [strip[0], *(min(max(x, strip[0]), strip[1]) for word in line for x in (word.x0, word.x1)), strip[1]]
+        widest = max(zip(sides[::2], sides[1::2], strict=True), key=lambda gap: gap[1] - gap[0])
+        if widest[1] - widest[0] >= SPACE * em_of(line):
+            strip = widest
+    return strip
+
+
+def _named(line: Row, columns: Columns, below: Sequence[Rule]) -> Placed:
+    """The cells of a line; words above one rule are one cell, as wide as the columns that the rule covers."""
+    covered = {rule: columns.below(rule) for rule in below}
+    groups = {rule: [word for word in line if _is_over(word, rule)] for rule in below if len(covered[rule]) > 1}
+    grouped = {id(word) for words in groups.values() for word in words}
+    rest = [word for word in line if id(word) not in grouped]
+    cells, wide = placed_cells(rest, columns.dividers) if rest else (("",) * (len(columns.strips) + 1), [])
+    named = list(cells)
+    for rule, words in groups.items():
+        if words:
+            named[covered[rule][0]] = " ".join(word.text for word in words)
+            wide.append((covered[rule][0], len(covered[rule])))
+    return tuple(named), sorted(wide)
+
+
+def _is_over(word: Word, rule: Rule) -> bool:
+    return rule.start <= (word.x0 + word.x1) / 2 <= rule.end
+
+
+def _joined(upper: Sequence[str], lower: Sequence[str]) -> tuple[str, ...]:
+    return tuple("\n".join(filter(None, pair)) for pair in zip(upper, lower, strict=True))
+
+
+def body_rows(bands: Sequence[Sequence[Row]], columns: Columns) -> Iterator[Placed]:
+    """The rows of a body, `bands` of lines between its rules. Where rules part all rows, what is between two rules is
+    one; elsewhere a line goes on with the one above if its words would not have fitted there."""
+    placed = [[placed_cells(line, columns.dividers) for line in band] for band in bands]
+    if _are_rows(placed):
+        for band in placed:
+            row = band[0][0]
+            for cells, _ in band[1:]:
+                row = _joined(row, cells)
+            yield row, []
+        return
+    limits = _right_limits(bands, columns)
+    for lines, band in zip(bands, placed, strict=True):
+        yield from _lines_joined(lines, band, columns, limits)
+
+
+def _are_rows(bands: Sequence[Sequence[Placed]]) -> bool:
+    """Whether each band is a row: several have more lines than one, and the first column never has more than one."""
+    if len(bands) < MIN_BANDS or any(wide for band in bands for _, wide in band):
+        return False
+    most = max(sum(bool(cells[0]) for cells, _ in band) for band in bands)
+    return most == 1 and 2 * sum(len(band) > 1 for band in bands) >= len(bands)
+
+
+def _right_limits(bands: Sequence[Sequence[Row]], columns: Columns) -> list[float]:
+    """How far the words of each column reach."""
+    limits = [0.0] * (len(columns.strips) + 1)
+    for word in (word for band in bands for line in band for word in line):
+        limits[columns.of(word)] = max(limits[columns.of(word)], word.x1)
+    return limits
+
+
+def _lines_joined(
+    lines: Sequence[Row], placed: Sequence[Placed], columns: Columns, limits: Sequence[float]
+) -> Iterator[Placed]:
+    current: Placed | None = None
+    lasts: dict[int, Word] = {}  # the last word of each cell of the current row
+    for line, (cells, wide) in zip(lines, placed, strict=True):
+        firsts = {columns.of(word): word for word in reversed(line)}
+        if current and not wide and not current[1] and _go_on(current[0], firsts, lasts, limits):
+            current = _joined(current[0], cells), []
+        else:
+            if current:
+                yield current
+            current, lasts = (cells, wide), {}
+        lasts |= {columns.of(word): word for word in line}
+    if current:
+        yield current
+
+
+def _go_on(current: Sequence[str], firsts: dict[int, Word], lasts: dict[int, Word], limits: Sequence[float]) -> bool:
+    """Whether the cells of a line, by their first words, are the rest of those above it, of which one is whole."""
+    return len(firsts) < len(lasts) and all(
+        column in lasts
+        and any(char.isalpha() for char in current[column])
+        and lasts[column].x1 + (word.x1 - word.x0) + SPACE * em_of([word]) > limits[column]
+        for column, word in firsts.items()
+    )
