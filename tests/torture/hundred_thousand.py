@@ -50,9 +50,10 @@ class StubEngine:
     def add(self, request: Request) -> None:
         self._requests.append(request)
 
-    def step(self) -> list[Completion]:
-        time.sleep(STEP_SECONDS)
+    def step(self, begin: Callable[[list[Request]], None]) -> list[Completion]:
         requests, self._requests = self._requests, []
+        begin(requests)
+        time.sleep(STEP_SECONDS)
         answer = tuple(range(100, 120))
         return [Completion(r.request_id, answer, "an answer", "stop", len(r.prompt_token_ids)) for r in requests]
 
@@ -61,8 +62,8 @@ class StubEngine:
         return bool(self._requests)
 
     @property
-    def num_waiting(self) -> int:
-        return len(self._requests)
+    def wants_more(self) -> bool:
+        return len(self._requests) < 2 * self.config.max_num_seqs
 
     @property
     def stats(self) -> EngineStats:
