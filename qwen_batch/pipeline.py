@@ -357,9 +357,11 @@ class _Run:
 
     def _compute(self) -> None:
         """One step of the engine; then completions become next calls or rows."""
-        if self._calls is not None and self._calls.has_work and not self._is_gathering():
-            for answered in self._calls.advance():
-                self._take_answer(answered)
+        if self._calls is None or not self._calls.has_work or self._is_gathering():
+            return
+        self._gather_until = 0.0
+        for answered in self._calls.advance():
+            self._take_answer(answered)
 
     def _take_answer(self, answered: Answered) -> None:
         task = answered.task

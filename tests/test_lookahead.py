@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import qwen_batch.pipeline
 from qwen_batch.engine import Engine, EngineConfig, queue
 from qwen_batch.engine.scheduler import Scheduler
 from qwen_batch.pipeline import _Run
+from qwen_batch.read.inputs import iter_inputs
+from qwen_batch.read.items import Item
 from qwen_batch.records import Request
 
 RunCli = Callable[..., int]
@@ -128,3 +131,28 @@ def test_no_more_of_the_pile_is_in_memory_than_planning_looks_at(
     monkeypatch.setattr(queue, "LOOKAHEAD_TOKENS", 4096)
     run_cli("run", job, "-q", "--fresh")
     assert 8 < max(held) <= 4096 // 200 + 1 + 8, "prompts have 200 tokens and more"
+
+
+def test_only_the_first_step_waits_for_documents(
+    job: Path, run_cli: RunCli, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until a batch is there. Later steps do not, though records come slowly and fewer than a batch are asked about."""
+    waited: list[tuple[int, bool]] = []
+    tell = _Run._tell
+
+    def tell_and_note(self: _Run) -> None:
+        if self._engine is not None and not self._feed_exhausted:
+            waited.append((self._engine.stats.num_steps, self._is_gathering()))
+        tell(self)
+
+    def slow(*given: Any, **options: Any) -> Iterator[Item]:
+        for item in iter_inputs(*given, **options):
+            time.sleep(0.04)
+            yield item
+
+    monkeypatch.setattr(_Run, "_tell", tell_and_note)
+    monkeypatch.setattr(qwen_batch.pipeline, "iter_inputs", slow)
+    monkeypatch.setattr(qwen_batch.pipeline, "GATHER_BATCHES", 1)
+    run_cli("run", job, "-q", "--limit", 40)
+    assert len(seen.begun) == 40
+    assert {gathers for steps, gathers in waited if steps} == {False}
