@@ -1,7 +1,10 @@
 """Model calls between the documents that ask and the engine that answers.
 
 A call that an earlier run, or another document, has already made is not made again. Calls of later levels go first, so
-that a document whose parts are done is merged while others are still read.
+that a document whose parts are done is merged while others are still read. The engine is given as many as its planning
+looks at in advance; whose they are is told right before it begins with them. Only of parts of documents it gets no more
+than `window`: they are alike in length, there is nothing to plan, and spread over the pile they would all be done at
+its end, with every document in flight until then.
 """
 
 from __future__ import annotations
@@ -9,8 +12,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,16 +22,22 @@ from qwen_batch.plan.tree import DocumentTask
 from qwen_batch.records import Completion, Request
 from qwen_batch.write.calls import ModelCall
 
+# Of parts that wait outside the engine: with so many, no more documents are taken. As the engine's own look-ahead.
+MAX_PARTS = 4096
+MAX_TOKENS = 1 << 20
+
+Place = tuple[int, int, int, str]  # (-priority, -level, order, key)
+
 
 class Engine(Protocol):
     """What of the engine is used here."""
 
     def add(self, request: Request) -> None: ...
-    def step(self) -> list[Completion]: ...
+    def step(self, begin: Callable[[Sequence[Request]], None]) -> list[Completion]: ...
     @property
     def has_unfinished(self) -> bool: ...
     @property
-    def num_waiting(self) -> int: ...
+    def wants_more(self) -> bool: ...
 
 
 class CallMemory(Protocol):
@@ -46,6 +54,12 @@ class Redactor(Protocol):
     def accepts(self, completion: Completion) -> bool: ...
 
 
+class Work(Protocol):
+    """What is done beside the device."""
+
+    def result(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A call of a document."""
@@ -53,6 +67,15 @@ class Asked:
     task: DocumentTask
     request: Request
     level: int
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that is not answered."""
+
+    asked: list[Asked]  # who wants it, first the one whose request is run
+    is_part: bool
+    has_begun: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +108,8 @@ class CallBook:
         precision: str,
         run_id: str,
         window: int,
-        submit: Callable[[Callable[[], None]], Future[None]],
+        begin: Callable[[Iterable[DocumentTask]], None],
+        submit: Callable[[Callable[[], None]], Work],
         stage: Callable[[str], AbstractContextManager[None]] = lambda name: nullcontext(),
     ) -> None:
         self._engine = engine
@@ -94,16 +118,20 @@ class CallBook:
         self._model_sha256 = model_sha256
         self._precision = precision
         self._run_id = run_id
-        self._window = window  # calls that wait in the engine
+        self._window = window  # parts that wait in the engine
+        self._begin = begin  # is told before each step whose calls it begins; their documents are in flight then
         self._submit = submit  # has it done beside the device, in order
         self._stage = stage  # whose time it is
-        self._ready: list[tuple[int, int, int, str]] = []  # heap of (-priority, -level, order, key)
+        self._ready: list[Place] = []  # heap of calls that the engine does not have
+        self._parts: list[Place] = []  # the same of parts of documents
+        self._num_held_tokens = 0  # of prompts in `_parts`
+        self._num_inside = self._num_inside_tokens = 0  # parts that the engine has and has not begun with
         self._order = 0
-        self._asked: dict[str, list[Asked]] = {}  # key -> who wants it, first the one whose request is run
+        self._asked: dict[str, _Call] = {}  # by key
+        self._joined: list[DocumentTask] = []  # want a call that has begun, and have not been told of
         self._remembered: list[Answered] = []
-        self._sealing: list[Future[None]] = []  # calls that the journal has and that are being redacted there
-        self._recent: dict[str, Completion] = {}  # answered since `forget_recent`, by key
-        self._unkept: tuple[list[Completion], Future[None]] | None = None  # of the last step; being made durable
+        self._sealing: list[Work] = []  # calls that the journal has and that are being redacted there
+        self._unkept: tuple[list[Completion], Work] | None = None  # of the last step; being made durable
         self.num_kept = 0  # calls that needed no engine: their answers were kept
         self.tokens: Counter[str] = Counter()  # of the others: prompt, completion, cached
 
@@ -115,6 +143,12 @@ class CallBook:
     @property
     def has_work(self) -> bool:
         return bool(self._asked or self._remembered)
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether planning is helped by more calls."""
+        holds_many = len(self._parts) >= MAX_PARTS or self._num_held_tokens >= MAX_TOKENS
+        return not (self._ready or holds_many) and self._engine.wants_more
 
     def ask(self, task: DocumentTask, requests: Iterable[Request]) -> None:
         """Want these calls, all of the task's present level."""
@@ -129,25 +163,63 @@ class CallBook:
         known = self._memory.completion(key)
         return known if known is not None and self._redactor.accepts(known) else None
 
-    def forget_recent(self) -> None:
-        """Whatever was answered so far is in the journal; to be called before each `prepare` of another thread."""
-        self._recent.clear()
-
     def ask_prepared(self, task: DocumentTask, calls: Iterable[Prepared]) -> None:
         """Want these calls, all of the task's present level."""
         for call in calls:
-            request, key = call.request, call.key
-            if key in self._asked:
-                self._asked[key].append(Asked(task, request, task.level))
-                continue
-            asked = Asked(task, request, task.level)
-            known = call.known or self._recent.get(key)
-            if known is not None:
-                self._remember(asked, known)
-                continue
-            self._asked[key] = [asked]
-            self._order += 1
-            heapq.heappush(self._ready, (-request.priority, -task.level, self._order, key))
+            self._ask(task, call)
+        self._fill()
+
+    def _ask(self, task: DocumentTask, prepared: Prepared) -> None:
+        request, key = prepared.request, prepared.key
+        asked = Asked(task, request, task.level)
+        call = self._asked.get(key)
+        if call is not None:
+            call.asked.append(asked)
+            if call.has_begun:
+                self._joined.append(task)
+            return
+        known = prepared.known or self._known(key)  # it may have been answered since
+        if known is not None:
+            self._remember(asked, known)
+            return
+        is_part = task.num_chunks > 1 and not task.level
+        self._asked[key] = _Call([asked], is_part)
+        self._order += 1
+        heapq.heappush(self._parts if is_part else self._ready, (-request.priority, -task.level, self._order, key))
+        self._num_held_tokens += is_part * len(request.prompt_token_ids)
+
+    def _fill(self) -> None:
+        """Give the engine what its planning wants to see; and merges at once, which are few and are to overtake."""
+        engine = self._engine
+        while self._ready and (engine.wants_more or self._ready[0][1] < 0):
+            self._give(heapq.heappop(self._ready))
+        while self._parts and self._num_inside < self._window and self._num_inside_tokens < MAX_TOKENS:
+            num_tokens = len(self._give(heapq.heappop(self._parts)).prompt_token_ids)
+            self._num_held_tokens -= num_tokens
+            self._num_inside += 1
+            self._num_inside_tokens += num_tokens
+
+    def _give(self, place: Place) -> Request:
+        *_, key = place
+        request = self._asked[key].asked[0].request
+        self._engine.add(dataclasses.replace(request, request_id=key))
+        return request
+
+    def _note_begin(self, begun: Sequence[Request]) -> None:
+        """Tell whose calls the coming step begins."""
+        tasks, self._joined = self._joined, []
+        for request in begun:
+            call = self._asked[request.request_id]
+            self._leave_pile(call)
+            tasks += [asked.task for asked in call.asked]
+        self._begin(tasks)
+
+    def _leave_pile(self, call: _Call) -> None:
+        if not call.has_begun:
+            call.has_begun = True
+            if call.is_part:
+                self._num_inside -= 1
+                self._num_inside_tokens -= len(call.asked[0].request.prompt_token_ids)
 
     def _remember(self, asked: Asked, known: Completion) -> None:
         self.num_kept += 1
@@ -168,19 +240,17 @@ class CallBook:
             written.result()
         remembered, self._remembered = self._remembered, []
         yield from remembered
-        while self._ready and self._engine.num_waiting < self._window:
-            *_, key = heapq.heappop(self._ready)
-            self._engine.add(dataclasses.replace(self._asked[key][0].request, request_id=key))
+        self._fill()
         done = []
         if self._engine.has_unfinished:
             with self._stage("schedule"):
-                done = [self._redactor.seal(completion) for completion in self._engine.step()]
+                done = [self._redactor.seal(completion) for completion in self._engine.step(self._note_begin)]
         yield from self._kept()
         if done:
             answers = [completion for completion in done if completion.finish_reason != "error"]
-            calls = [self._call(self._asked[completion.request_id][0], completion) for completion in answers]
+            calls = [self._call(self._asked[completion.request_id].asked[0], completion) for completion in answers]
             self._unkept = done, self._submit(lambda: self._memory.add_completions(calls))
-        if not (self._engine.has_unfinished or self._ready):  # no step is to come that they could be written beside
+        if not (self._engine.has_unfinished or self._ready or self._parts):  # no step to come, to write them beside
             yield from self._kept()
 
     def _kept(self) -> Iterator[Answered]:
@@ -191,9 +261,9 @@ class CallBook:
             written.result()
         for completion in done:
             self._count(completion)
-            if completion.finish_reason != "error":
-                self._recent[completion.request_id] = completion
-            for asked in self._asked.pop(completion.request_id):
+            call = self._asked.pop(completion.request_id)
+            self._leave_pile(call)  # the engine may have refused it
+            for asked in call.asked:
                 renamed = dataclasses.replace(completion, request_id=asked.request.request_id)
                 yield Answered(asked.task, renamed)
 

@@ -288,6 +288,7 @@ def bench(
         settings=_pairs("--set", overrides),
     )
     measure = Bench(options, report=lambda line: typer.echo(line, err=True))
+    measure.check(workloads, competitors)
     results = []
     for chosen in workloads:
         results.append(measure.compare(chosen, competitors))

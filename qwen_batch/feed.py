@@ -1,7 +1,7 @@
 """The side of a run that does not need the device: inputs -> what is not finished yet -> clean text -> tasks.
 
     read thread   inputs -> unfinished ones -> child processes (read, clean) -> queue
-    plan thread   as many as are there -> prompts, tokens -> queue
+    plan thread   as many as are there -> prompts, tokens, what the journal knows of their calls -> queue
 
 So reading and tokenising go on while the device computes. The queues are bounded: when the device is behind, reading
 waits. What has been read is planned together, since every single encoding would wait for the interpreter.
@@ -15,19 +15,20 @@ import logging
 import queue
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Protocol, TypeVar
 
 from qwen_batch.answer.rows import RunFacts
+from qwen_batch.calls import Prepared
 from qwen_batch.ingest import Ingest
 from qwen_batch.job import Job
 from qwen_batch.plan.keys import document_key
 from qwen_batch.plan.tree import DocumentTask, Planner
 from qwen_batch.read.items import FileItem, Item, hash_file, hash_id
-from qwen_batch.records import CleanDocument, Failure, Status
+from qwen_batch.records import CleanDocument, Failure, Request, Status
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class Ready:
     outcome: DocumentTask | Failure
     key: str
     started_at: datetime.datetime  # UTC
+    calls: Sequence[Prepared] = ()  # the task's first
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,18 @@ class Unchanged:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannerWanted:
-    """The first document that has to be asked about: whoever owns the model answers with a planner."""
+class Asking:
+    """What makes calls of documents. Belongs to the plan thread."""
 
-    reply: Future[Planner]
+    planner: Planner
+    prepare: Callable[[Iterable[Request]], Sequence[Prepared]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerWanted:
+    """The first document that has to be asked about: whoever owns the model answers."""
+
+    reply: Future[Asking]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +110,7 @@ class Feed:
         self._present: set[int] | None = set() if job.input.missing == "drop" else None
         self.troubles: set[str] = set()  # ids of rows that stand for inputs in trouble
         self.unsearched: str | None = None  # an input that could not be searched through
-        self._planner: Planner | None = None
+        self._asking: Asking | None = None
         self._cleaned: queue.Queue[CleanDocument | Failure | Exhausted] = queue.Queue(MAX_PLANNED_TOGETHER)
         self._events: queue.Queue[Event] = queue.Queue(MAX_WAITING_DOCUMENTS)
         self._stopping = threading.Event()
@@ -230,7 +240,11 @@ class Feed:
                 outcome = next(tasks) if isinstance(item, CleanDocument) else item
                 if isinstance(outcome, Failure) and outcome.error_type in INPUT_TROUBLES:  # a file that has gone since
                     self.troubles.add(outcome.doc_id)
-                yield Ready(outcome, self._key(item), started_at)
+                calls = self._prepared(outcome) if isinstance(outcome, DocumentTask) else ()
+                yield Ready(outcome, self._key(item), started_at, calls)
+
+    def _prepared(self, task: DocumentTask) -> Sequence[Prepared]:
+        return self._wait_for_asking().prepare(task.requests())
 
     def _start(self, documents: Sequence[CleanDocument]) -> list[DocumentTask | Failure]:
         for document in documents:
@@ -238,7 +252,7 @@ class Feed:
                 logger.warning("%s: %s", document.doc_id, warning, extra={"doc_id": document.doc_id})
         if not documents:
             return []
-        planner = self._wait_for_planner()
+        planner = self._wait_for_asking().planner
         try:
             outcomes = planner.start_all(documents)
         except Exception:  # of one of them
@@ -248,18 +262,18 @@ class Feed:
             for outcome, document in zip(outcomes, documents, strict=True)
         ]
 
-    def _wait_for_planner(self) -> Planner:
-        if self._planner is None:
+    def _wait_for_asking(self) -> Asking:
+        if self._asking is None:
             wanted = PlannerWanted(Future())
             self._put(self._events, wanted)
-            while not self._stopping.is_set() and self._planner is None:
+            while not self._stopping.is_set() and self._asking is None:
                 try:
-                    self._planner = wanted.reply.result(timeout=0.2)
+                    self._asking = wanted.reply.result(timeout=0.2)
                 except TimeoutError:
                     continue
-        if self._planner is None:
+        if self._asking is None:
             raise RuntimeError("the run is being stopped")
-        return self._planner
+        return self._asking
 
 
 def _start_one(planner: Planner, document: CleanDocument) -> DocumentTask | Failure:

@@ -4,7 +4,8 @@
     main thread    queue -> calls -> engine step -> completions -> next calls or a finished document
     writer thread  completions -> journal; finished documents -> answers -> rows -> journal, table
 
-A completion comes to the main thread a step after the device had it: when the journal has it.
+A completion comes to the main thread a step after the device had it: when the journal has it. A document is in flight
+from right before the device begins with the first of its calls until its row; what merely waits for its turn is not.
 
 Only what has to be computed needs the model: torch and the weights are loaded when the first such document comes.
 """
@@ -17,17 +18,17 @@ import secrets
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from qwen_batch.answer.rows import RunFacts
-from qwen_batch.calls import Answered, CallBook, Prepared
+from qwen_batch.calls import Answered, CallBook
 from qwen_batch.errors import QwenBatchError, UsageError
-from qwen_batch.feed import Event, Exhausted, Feed, PlannerWanted, Ready, Unchanged
+from qwen_batch.feed import Asking, Event, Exhausted, Feed, PlannerWanted, Ready, Unchanged
 from qwen_batch.finish import Finished, Finisher, defect
 from qwen_batch.job import Job
 from qwen_batch.model.registry import ModelFiles, model_sha256, resolve_model
@@ -44,14 +45,20 @@ from qwen_batch.unattended import claim_folder, drop_mended, drop_missing, recor
 from qwen_batch.write.in_flight import MAX_DEATHS
 from qwen_batch.write.jsonl import JsonlWriter, write_openai_batch
 from qwen_batch.write.store import ResultStore, RowSink
+from qwen_batch.writer import Task, Writer
 
 if TYPE_CHECKING:
     from qwen_batch.engine import Engine
 
 logger = logging.getLogger(__name__)
 
-MAX_ROWS_AT_ONCE = 256  # that wait for their transaction
+MAX_EVENTS_AT_ONCE = 256  # from the feed between two steps; some are rows that wait for their transaction
 IDLE_SECONDS = 0.1  # how long to wait for the feed when the engine has nothing to do
+# The first step is the better, the more it is planned over: it waits until so many batches are there, while documents
+# come with shorter pauses than this, and no longer than that. Records come at thousands a second.
+GATHER_BATCHES = 8
+GATHER_PAUSE_SECONDS = 0.05
+GATHER_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +108,7 @@ def run_job(job: Job, options: RunOptions) -> RunSummary:
         feed = stack.enter_context(
             Feed(items, job, facts, sink, limit=options.limit, retry_failed=options.retry_failed)
         )
-        writer = stack.enter_context(ThreadPoolExecutor(1, "writer"))  # ends before the sink is closed
+        writer = stack.enter_context(Writer())  # ends before the sink is closed
         run = _Run(job, model, facts, sink, feed, stop, progress, metrics, writer)
         asked = {"inputs": list(options.inputs), "limit": options.limit, "fresh": options.fresh}
         with recorded(sink, job, facts, {**asked, "retry_failed": options.retry_failed}) as end:
@@ -164,7 +171,7 @@ class _Run:
         stop: StopFlag,
         progress: Progress,
         metrics: Metrics,
-        writer: ThreadPoolExecutor,
+        writer: Writer,
     ) -> None:
         self._job = job
         self._model = model
@@ -174,7 +181,7 @@ class _Run:
         self._stop = stop
         self._progress = progress
         self._metrics = metrics
-        self._writer = writer  # one thread: what it is given is done in order
+        self._writer = writer
         self._engine: Engine | None = None
         self._calls: CallBook | None = None
         self._engine_since = 0.0
@@ -182,9 +189,9 @@ class _Run:
         self._device_seconds = 0.0  # of the engine, as far as the clock knows them
         self._finisher = Finisher(job)
         self._under_way: dict[DocumentTask, Ready] = {}
-        self._arrived: list[DocumentTask] = []  # documents under way that the journal does not know of as such
-        self._beginning: tuple[list[DocumentTask], Future[list[list[Prepared]]]] | None = None  # that it is told of
-        self._writing: Future[list[ResultRow]] | None = None  # rows of the step before
+        self._in_flight: set[DocumentTask] = set()  # those under way that the device has begun with
+        self._gather_until: float | None = None  # when the first step waits no longer; None: nothing is asked yet
+        self._writing: Task[list[ResultRow]] | None = None  # rows of the step before
         self._suspects: list[tuple[DocumentTask, Ready]] = []  # were in flight when a run died: one at a time, last
         self._finished: list[Finished] = []  # documents whose rows nobody is making yet
         self._redacted: defaultdict[DocumentTask, list[str]] = defaultdict(list)  # rules that its completions broke
@@ -230,13 +237,12 @@ class _Run:
         return self._clock.times()
 
     def _take_documents(self) -> None:
-        """Take what the feed has while there is room for more calls; wait only when there is nothing else to do."""
-        room = 2 * self._job.engine.max_num_seqs
-        while not self._feed_exhausted and self._num_asking() < room:
-            if len(self._finished) >= MAX_ROWS_AT_ONCE:
-                return
-            event = self._next_event()
+        """Take what the feed has while planning wants to see more; wait only when there is nothing else to do."""
+        for _ in range(MAX_EVENTS_AT_ONCE):
+            event = self._next_event() if self._wants_documents else None
             if event is None:
+                if self._gather_until is not None:
+                    self._gather_until = 0.0
                 return
             if isinstance(event, Ready):
                 self._begin(event)
@@ -253,18 +259,25 @@ class _Run:
                 if event.error is not None:
                     raise event.error
 
-    def _num_asking(self) -> int:
-        """Calls that are open, and documents whose calls will be."""
-        coming = len(self._arrived) + len(self._beginning[0] if self._beginning else ())
-        return coming + (self._calls.num_open if self._calls else 0)
+    @property
+    def _wants_documents(self) -> bool:
+        return not self._feed_exhausted and (self._calls is None or self._calls.wants_more)
 
     def _next_event(self) -> Event | None:
         if self._under_way or self._finished:
-            return self._feed.get(0)
+            return self._feed.get(GATHER_PAUSE_SECONDS if self._is_gathering() else 0)
+        self._writer.start()
         with self._clock.stage("feed"):
             return self._feed.get(IDLE_SECONDS)
 
-    def _load_model(self) -> Planner:
+    def _is_gathering(self) -> bool:
+        """Whether the first step is still to come, and documents are just coming that it is to be planned over."""
+        if self._gather_until is None or self._feed_exhausted or time.monotonic() >= self._gather_until:
+            return False
+        assert self._calls is not None
+        return self._calls.num_open < GATHER_BATCHES * self._job.engine.max_num_seqs
+
+    def _load_model(self) -> Asking:
         # Here and not above: nothing of this is needed, and paid for, before there is something to compute.
         from qwen_batch.engine import Engine, EngineConfig
 
@@ -284,7 +297,8 @@ class _Run:
             model_sha256=self._facts.model_sha256,
             precision=engine.precision,
             run_id=self._facts.run_id,
-            window=2 * engine.config.max_num_seqs,  # as many as are asked at a time: all of them are planned over
+            window=2 * engine.config.max_num_seqs,
+            begin=self._note_begin,
             submit=self._writer.submit,
             stage=self._clock.stage,
         )
@@ -297,7 +311,7 @@ class _Run:
         )
         for notice in planner.notices:
             logger.info("%s", notice)
-        return planner
+        return Asking(planner, self._calls.prepare)
 
     def _begin(self, ready: Ready) -> None:
         self._num_known += 1
@@ -319,47 +333,35 @@ class _Run:
             task, ready = self._suspects.pop()
             logger.warning("%s: asked by itself: a run died while it was in flight", task.document.doc_id)
             self._ask(task, ready)
+            self._note_begin([task])  # whatever it dies of this time, and be it a check of an answer that was kept
 
     def _ask(self, task: DocumentTask, ready: Ready) -> None:
-        self._arrived.append(task)
-        self._under_way[task] = ready
+        assert self._calls is not None
+        if self._gather_until is None:
+            self._gather_until = time.monotonic() + GATHER_SECONDS
+        self._under_way[task] = replace(ready, calls=())  # their prompts are long
         self._warn(task)
+        self._calls.ask_prepared(task, ready.calls)
 
-    def _begin_arrived(self) -> None:
-        """Ask about documents once the journal knows that they are under way.
+    def _note_begin(self, tasks: Iterable[DocumentTask]) -> None:
+        """Let the journal know that the device begins with calls of these, right before it does.
 
-        It is told while the device works on others; only when there are none, we wait for it.
+        The writer, which has had nothing to do since it told of the step before, starts when that is done.
         """
-        assert self._calls is not None
-        while self._beginning is not None or self._arrived:
-            if self._beginning is None:
-                tasks, self._arrived = self._arrived, []
-                self._calls.forget_recent()
-                self._beginning = tasks, self._writer.submit(self._note_begin, tasks)
-            tasks, begun = self._beginning
-            if self._calls.has_work and not begun.done():
-                return
+        begun = {task for task in tasks if task in self._under_way} - self._in_flight  # others have failed meanwhile
+        if begun:
             with self._clock.stage("keep"):
-                prepared = begun.result()
-            self._beginning = None
-            for task, calls in zip(tasks, prepared, strict=True):
-                self._calls.ask_prepared(task, calls)
-
-    def _note_begin(self, tasks: list[DocumentTask]) -> list[list[Prepared]]:
-        """Let the journal know of documents, and ask it what it knows of their calls. Runs in the writer's thread."""
-        assert self._calls is not None
-        self._sink.begin([task.document.doc_id for task in tasks])
-        return [self._calls.prepare(task.requests()) for task in tasks]
+                self._sink.begin([task.document.doc_id for task in begun])
+            self._in_flight |= begun
+        self._writer.start()
 
     def _compute(self) -> None:
         """One step of the engine; then completions become next calls or rows."""
-        if self._calls is None:
+        if self._calls is None or not self._calls.has_work or self._is_gathering():
             return
-        with self._clock.stage("take"):
-            self._begin_arrived()
-        if self._calls.has_work:
-            for answered in self._calls.advance():
-                self._take_answer(answered)
+        self._gather_until = 0.0
+        for answered in self._calls.advance():
+            self._take_answer(answered)
 
     def _take_answer(self, answered: Answered) -> None:
         task = answered.task
@@ -378,6 +380,7 @@ class _Run:
             self._end(task, task.result)
 
     def _end(self, task: DocumentTask, result: Completion | Failure) -> None:
+        self._in_flight.discard(task)
         del self._num_warned[task]
         redacted = tuple(self._redacted.pop(task, ()))
         self._finished.append(Finished(self._under_way.pop(task), result, task, self._facts, redacted))
@@ -386,7 +389,7 @@ class _Run:
         """Have the rows of this step made and kept, all in one transaction, while the device goes on."""
         self._wait_for_rows()
         finished, self._finished = self._finished, []
-        self._writing = self._writer.submit(self._write, finished)
+        self._writing = self._writer.submit(partial(self._write, finished))
 
     def _write(self, finished: list[Finished]) -> list[ResultRow]:
         """In the writer's thread: answers are parsed and checked, and their rows are durable when it returns."""

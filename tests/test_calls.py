@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Event
@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+import qwen_batch.calls
 from qwen_batch.answer.filters import AnswerFilter
 from qwen_batch.calls import CallBook
 from qwen_batch.errors import OutputError
@@ -25,6 +26,7 @@ class FakeEngine:
     """Answers `at_once` requests a step, in the order in which they came."""
 
     at_once: int = 1
+    room: int = 1
     queue: list[Request] = field(default_factory=list)
     order: list[tuple[int, ...]] = field(default_factory=list)
 
@@ -32,8 +34,9 @@ class FakeEngine:
         self.queue.append(request)
         self.order.append(tuple(request.prompt_token_ids))
 
-    def step(self) -> list[Completion]:
+    def step(self, begin: Callable[[Sequence[Request]], None]) -> list[Completion]:
         now, self.queue = self.queue[: self.at_once], self.queue[self.at_once :]
+        begin(now)
         return [
             Completion(r.request_id, (1,), f"answer to {list(r.prompt_token_ids)}", "stop", len(r.prompt_token_ids))
             for r in now
@@ -44,8 +47,8 @@ class FakeEngine:
         return bool(self.queue)
 
     @property
-    def num_waiting(self) -> int:
-        return len(self.queue)
+    def wants_more(self) -> bool:
+        return len(self.queue) < self.room
 
 
 @dataclass
@@ -65,14 +68,15 @@ class FakeTask:
 
     name: str
     level: int = 0
+    num_chunks: int = 1
 
     @property
     def document(self) -> CleanDocument:
         return CleanDocument(self.name, self.name, "", "")
 
 
-def task(name: str, level: int = 0) -> DocumentTask:
-    return cast(DocumentTask, FakeTask(name, level))
+def task(name: str, level: int = 0, num_chunks: int = 1) -> DocumentTask:
+    return cast(DocumentTask, FakeTask(name, level, num_chunks))
 
 
 def request(*tokens: int, name: str = "0/0/0", priority: int = 0, **sampling: Any) -> Request:
@@ -88,9 +92,9 @@ def at_once(work: Callable[[], None]) -> Future[None]:
 def book(
     engine: FakeEngine,
     memory: FakeMemory,
-    window: int = 1,
     submit: Callable[[Callable[[], None]], Future[None]] = at_once,
     answer_filter: AnswerFilter = NO_FILTER,
+    begin: Callable[[Iterable[DocumentTask]], None] = lambda tasks: None,
 ) -> CallBook:
     return CallBook(
         engine,
@@ -99,7 +103,8 @@ def book(
         model_sha256="m",
         precision="float32",
         run_id="run",
-        window=window,
+        window=2,
+        begin=begin,
         submit=submit,
     )
 
@@ -146,7 +151,6 @@ def test_what_is_answered_between_preparing_and_asking_is_not_asked_again() -> N
     engine = FakeEngine()
     calls = book(engine, FakeMemory())
     calls.ask(task("a"), [request(1)])
-    calls.forget_recent()
     prepared = calls.prepare([request(1, name="7/0/0"), request(2, name="7/0/1")])
     list(calls.advance())
     calls.ask_prepared(task("b"), prepared)
@@ -239,16 +243,87 @@ def test_merges_overtake_parts_of_other_documents_and_priority_overtakes_all() -
     calls = book(engine, FakeMemory())
     calls.ask(task("a"), [request(1), request(2), request(3)])
     list(calls.advance())
-    calls.ask(task("b", level=1), [request(9)])
     calls.ask(task("c"), [request(5, priority=1)])
+    calls.ask(task("d"), [request(6, priority=1)])
+    calls.ask(task("b", level=1), [request(9)])
+    calls.ask(task("e", level=1), [request(8, priority=1)])
     while calls.has_work:
         list(calls.advance())
-    assert engine.order == [(1,), (5,), (9,), (2,), (3,)]
+    assert engine.order == [(1,), (5,), (8,), (6,), (9,), (2,), (3,)]
 
 
-def test_the_engine_is_given_no_more_than_its_window() -> None:
-    engine = FakeEngine()
-    calls = book(engine, FakeMemory(), window=3)
+def test_the_engine_is_given_what_it_wants_to_see_and_merges_at_once() -> None:
+    engine = FakeEngine(room=3)
+    calls = book(engine, FakeMemory())
     calls.ask(task("a"), [request(n) for n in range(10)])
+    assert engine.order == [(0,), (1,), (2,)]
+    assert not calls.wants_more
+    calls.ask(task("b", level=1), [request(20), request(21)])
+    assert engine.order[3:] == [(20,), (21,)]
     list(calls.advance())
-    assert len(engine.order) == 3
+    assert len(engine.queue) == 4, "there is no room for more"
+
+
+def test_parts_are_given_a_few_at_a_time_and_hold_up_no_other_document() -> None:
+    engine = FakeEngine(room=99)
+    calls = book(engine, FakeMemory())
+    calls.ask(task("long", num_chunks=4), [request(n) for n in range(4)])
+    calls.ask(task("next", num_chunks=2), [request(n) for n in (4, 5)])
+    calls.ask(task("short"), [request(9)])
+    assert engine.order == [(0,), (1,), (9,)]
+    assert calls.wants_more
+    list(calls.advance())
+    assert engine.order[3:] == [], "what has begun makes room for one more with the next step"
+    while calls.has_work:
+        list(calls.advance())
+    assert engine.order[3:] == [(2,), (3,), (4,), (5,)], "documents one after another"
+
+
+def test_no_more_documents_are_taken_while_many_parts_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qwen_batch.calls, "MAX_TOKENS", 3)
+    calls = book(FakeEngine(room=99), FakeMemory())
+    calls.ask(task("long", num_chunks=4), [request(n, n) for n in range(4)])
+    assert not calls.wants_more
+    list(calls.advance())
+    list(calls.advance())
+    assert calls.wants_more, "one of two tokens is left outside"
+
+
+def test_whose_calls_begin_is_told_before_the_step() -> None:
+    told: list[list[str]] = []
+
+    def begin(tasks: Iterable[DocumentTask]) -> None:
+        told.append([task.document.doc_id for task in tasks])
+
+    memory = FakeMemory()
+    calls = book(FakeEngine(room=9), memory, begin=begin)
+    calls.ask(task("a"), [request(1)])
+    calls.ask(task("b"), [request(1), request(2)])
+    calls.ask(task("waits"), [request(3)])
+    assert told == []
+    list(calls.advance())
+    assert told == [["a", "b"]], "both want the call that begins"
+    list(calls.advance())
+    assert told[1:] == [["b"]]
+    told.clear()
+    engine = FakeEngine(room=9)
+    calls = book(engine, memory, begin=begin)
+    calls.ask(task("known"), [request(1)])
+    list(calls.advance())
+    assert told == [], "of what is known nothing begins"
+
+
+def test_who_joins_a_call_that_has_begun_is_told_with_the_next_step() -> None:
+    told: list[list[str]] = []
+    engine = FakeEngine(room=9)
+    calls = book(engine, FakeMemory(), begin=lambda tasks: told.append([task.document.doc_id for task in tasks]))
+    calls.ask(task("a"), [request(1), request(2)])
+    engine.at_once = 0
+    calls.ask(task("b"), [request(1)])
+    list(calls.advance())
+    assert told == [[]]
+    engine.step = lambda begin: (begin(engine.queue[:1]), [])[1]  # type: ignore[method-assign]
+    list(calls.advance())
+    calls.ask(task("c"), [request(1)])
+    list(calls.advance())
+    assert told[1:] == [["a", "b"], ["c", "a", "b", "c"]]

@@ -127,12 +127,12 @@ def test_a_table_that_is_moved_away_during_the_run(
     steps = 0
     step = Engine.step
 
-    def step_and_move(self: Engine) -> Any:
+    def step_and_move(self: Engine, *given: Any) -> Any:
         nonlocal steps
         steps += 1
         if steps == 8:
             (job.parent / "out/results").rename(job.parent / "elsewhere")
-        return step(self)
+        return step(self, *given)
 
     with monkeypatch.context() as patch:
         patch.setattr(Engine, "step", step_and_move)

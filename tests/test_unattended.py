@@ -195,11 +195,11 @@ def test_a_document_that_breaks_the_engine_is_a_suspect(
 ) -> None:
     """An error that is not ours ends the run; who was in flight is counted, as after a death."""
 
-    def broken(self: Engine) -> Any:
+    def broken(self: Runner, *given: object) -> Any:
         raise RuntimeError("device-side assert")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "step", broken)
+        patch.setattr(Runner, "launch", broken)
         for _ in range(3):
             patch.setattr(sys, "argv", ["qwen-batch", "run", str(job), "-q", "--limit", "1"])
             with pytest.raises(RuntimeError, match="device-side assert"):

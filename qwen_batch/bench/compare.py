@@ -22,6 +22,7 @@ import torch
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from qwen_batch import __version__
 from qwen_batch.bench.child import EngineFailedError
 from qwen_batch.bench.engines import KINDS, ONE_BY_ONE, OURS, Competitor
 from qwen_batch.bench.floor import count_work
@@ -69,6 +70,14 @@ class Bench:
         self._threads = options.threads or torch.get_num_threads()
         self._settings = _parse_settings(options.settings)
 
+    def check(self, workloads: Sequence[AnyWorkload], competitors: Sequence[Competitor]) -> None:
+        """Raises UsageError for what could not be measured, before something else is for minutes."""
+        for competitor in competitors:
+            _parse_variant(competitor)
+        for workload in workloads:
+            for request in workload.requests(self._tokenizer, self._options.seed, 0):
+                request.check(self._config)
+
     def compare(self, workload: AnyWorkload, competitors: Sequence[Competitor]) -> Comparison:
         """Measure one workload."""
         rounds = [workload.requests(self._tokenizer, self._options.seed, n) for n in range(self._options.rounds)]
@@ -93,6 +102,7 @@ class Bench:
             machine=f"{_cpu_name()}, {os.cpu_count()} cores",
             threads=self._threads,
             torch_version=torch.__version__,
+            version=__version__,
             date=datetime.date.today().isoformat(),
             seed=self._options.seed,
             rounds=self._options.rounds,
@@ -141,7 +151,7 @@ class Bench:
             "device": self._device.type,
             "dtype": dtype or str(self._dtype).removeprefix("torch."),
             "threads": self._threads,
-            "settings": {**self._settings, **_parse_settings(competitor.kind.settings)},
+            "settings": {**self._settings, **_parse_variant(competitor)},
             "max_model_len": min(longest + 16, self._config.window),
             "shape": [self._config.hidden_size, 2 * self._config.intermediate_size],
         }
@@ -150,23 +160,36 @@ class Bench:
         return seat
 
 
-def _parse_settings(settings: Mapping[str, str]) -> dict[str, object]:
+def _parse_variant(competitor: Competitor) -> dict[str, object]:
+    return _parse_settings(competitor.kind.settings, f"--variant {competitor.name.removeprefix(f'{OURS}:')}:")
+
+
+def _parse_settings(settings: Mapping[str, str], flag: str = "--set ") -> dict[str, object]:
+    """Fields of EngineConfig from YAML. Raises UsageError that begins with what the user has written."""
     for name in settings:
         if name not in EngineConfig.__dataclass_fields__:
-            raise UsageError(f"--set {name}: unknown; known: {', '.join(EngineConfig.__dataclass_fields__)}")
-    parsed = {name: yaml.safe_load(value) for name, value in settings.items()}
-    fixed = {name: value for name, value in parsed.items() if (name, value) != ("max_num_batched_tokens", "auto")}
+            raise UsageError(f"{flag}{name}: unknown; known: {', '.join(EngineConfig.__dataclass_fields__)}")
     try:
+        parsed = {name: yaml.safe_load(value) for name, value in settings.items()}
+        fixed = {name: value for name, value in parsed.items() if (name, value) != ("max_num_batched_tokens", "auto")}
         TypeAdapter(EngineConfig).validate_python(fixed)
+    except yaml.YAMLError:
+        raise UsageError(f"{flag}{_written(settings)}: values are YAML, such as true, 64 or float32") from None
     except ValidationError as error:
         first = error.errors()[0]
         place = str(first["loc"][0])
-        raise UsageError(f"--set {place}={settings[place]}: {first['msg'].lower()}") from None
+        raise UsageError(f"{flag}{place}={settings[place]}: {first['msg'].lower()}") from None
+    except UsageError as error:
+        raise UsageError(f"{flag}{_written(settings)}: {error}") from None
     return parsed
 
 
+def _written(settings: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in settings.items())
+
+
 def _share(found: Sequence[Sequence[int]], expected: Sequence[Sequence[int]]) -> float:
-    return statistics.mean(one == other for one, other in zip(found, expected, strict=True))
+    return statistics.fmean(one == other for one, other in zip(found, expected, strict=True))
 
 
 def _spread(requests: Sequence[BenchRequest], count: int) -> list[BenchRequest]:

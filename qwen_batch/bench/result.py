@@ -42,6 +42,7 @@ class Comparison:
     machine: str
     threads: int
     torch_version: str
+    version: str  # of this package
     date: str
     seed: int
     rounds: int
@@ -85,7 +86,8 @@ def format_comparison(result: Comparison) -> str:
             f"{result.workload}: {work.num_requests} requests, {work.prompt_tokens:,} tokens in "
             f"({work.distinct_prompt_tokens:,} with shared prefixes once), {work.output_tokens:,} out; "
             f"{result.model} in {result.precision} on {result.device}, seed {result.seed}",
-            f"{result.date}, {result.machine}, {result.threads} threads, torch {result.torch_version}; "
+            f"{result.date}, {result.machine}, {result.threads} threads, qwen-batch {result.version}, "
+            f"torch {result.torch_version}; "
             f"{f'medians of {result.rounds} rounds' if result.rounds > 1 else 'one round'}",
             f"limit: {result.floor_seconds:.1f} s = {work.num_requests / result.floor_seconds:.3f} req/s, at "
             f"{result.matmul_flops / 1e9:,.0f} GFLOP/s and {result.copy_bytes / 1e9:,.1f} GB/s, measured in the rounds",

@@ -14,12 +14,13 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from qwen_batch.bench.prose import token_ids
 from qwen_batch.errors import UsageError
+from qwen_batch.model.config import ModelConfig
 from qwen_batch.model.tokenizer import ChatTokenizer
 from qwen_batch.records import Message
 
@@ -32,6 +33,23 @@ class BenchRequest:
 
     prompt_token_ids: tuple[int, ...]
     output_tokens: int  # forced: the end token does not end it
+    where: str = field(default="", compare=False)  # FILE:LINE
+
+    def check(self, config: ModelConfig) -> None:
+        """Raises UsageError where this model cannot answer it."""
+        where = self.where or "the workload"
+        unknown = next((token for token in self.prompt_token_ids if not 0 <= token < config.vocab_size), None)
+        if unknown is not None:
+            raise UsageError(
+                f"{where}: token id {unknown:,} is not in the model's vocabulary, whose last is "
+                f"{config.vocab_size - 1:,}; encode the prompt with this model's tokenizer, or give its text"
+            )
+        length = len(self.prompt_token_ids)
+        if length + self.output_tokens > config.window:
+            raise UsageError(
+                f"{where}: {length:,} prompt tokens and {self.output_tokens:,} for the answer are more than the "
+                f"model's window of {config.window:,}; shorten the prompt, or lower max_tokens"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +153,7 @@ def _parse_line(line: str, tokenizer: ChatTokenizer, where: str) -> BenchRequest
         raise UsageError(f"{where}: is no request; a line is {_FORMS}") from None
     if not prompt or output_tokens < 1:
         raise UsageError(f"{where}: a request has at least one token in and one out")
-    return BenchRequest(tuple(prompt), output_tokens)
+    return BenchRequest(tuple(prompt), output_tokens, where)
 
 
 def _prompt(record: Mapping[str, Any], tokenizer: ChatTokenizer) -> Sequence[int]:

@@ -15,7 +15,7 @@ import logging
 import operator
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -54,6 +54,7 @@ from qwen_batch.model.tokenizer import ChatTokenizer
 from qwen_batch.records import Completion, FinishReason, Request, SamplingParams
 
 Prompt = str | Sequence[int]
+Begin = Callable[[Sequence[Request]], None]
 logger = logging.getLogger(__name__)
 FRAGMENTATION_STEPS = 32  # between looks at how full the blocks are
 
@@ -297,13 +298,19 @@ class Engine:
         stream = self.tokenizer.new_stream() if request.sampling.stop_strings else None
         self._scheduler.add(EngineSequence(request, stream))
 
-    def step(self) -> list[Completion]:
-        """Compute one step and return what finished; where steps overlap, what finished in the step before."""
+    def step(self, begin: Begin | None = None) -> list[Completion]:
+        """Compute one step and return what finished; where steps overlap, what finished in the step before.
+
+        `begin` is called right before the device gets a step, with the requests whose computation it begins, which may
+        be none, or begins again after their blocks were taken. What it raises goes through, and the step is lost.
+        """
         done, self._refused = self._refused, []
         if self._flights and self._scheduler.may_preempt:
             done += self._land()  # a sequence that has ended meanwhile gives its blocks back, and none is taken out
         pieces = self._scheduler.schedule()
         if pieces:
+            if begin is not None:
+                begin([sequence.request for sequence in self._scheduler.started])
             done += self._launch(pieces)
             self._num_steps += 1
         while len(self._flights) > (1 if self._overlaps and pieces else 0):

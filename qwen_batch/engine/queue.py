@@ -208,10 +208,10 @@ class WaitingQueue:
     def __len__(self) -> int:
         return self._num_waiting
 
-    @property
-    def has_room(self) -> bool:
-        """Whether planning wants to see more."""
-        return self._num_waiting < LOOKAHEAD_REQUESTS and self.num_tokens < LOOKAHEAD_TOKENS
+    def has_room(self, least_requests: int, least_tokens: int) -> bool:
+        """Whether planning wants to see more; it does as long as there are fewer than these of both."""
+        max_requests = max(LOOKAHEAD_REQUESTS, least_requests)
+        return self._num_waiting < max_requests and self.num_tokens < max(LOOKAHEAD_TOKENS, least_tokens)
 
     def add(self, sequence: Sequence, hashes: Hashes, bucket: Bucket) -> None:
         self._level(sequence).add(sequence, hashes, bucket)

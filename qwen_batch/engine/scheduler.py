@@ -72,8 +72,8 @@ class Scheduler:
 
     @property
     def wants_more(self) -> bool:
-        """Whether planning is helped by more requests: at least two batches, at most the look-ahead."""
-        return len(self._waiting) < 2 * self.max_num_seqs or self._waiting.has_room
+        """Whether planning is helped by more requests: up to the look-ahead, two batches, and all that memory holds."""
+        return self._waiting.has_room(2 * self.max_num_seqs, self._blocks.num_blocks * self._blocks.block_size)
 
     def add(self, sequence: Sequence) -> None:
         hashes = sequence.hashes(self._blocks.block_size) if self._blocks.shares_prefixes else ()

@@ -4,7 +4,7 @@ Every moment belongs to one stage: the innermost that is entered, else `other`.
 
     load      the model and what belongs to it
     feed      waiting for documents, with nothing else to do
-    take      documents come in: their calls are looked up in the journal
+    take      documents come in, and the first step waits for more of them
     schedule  a step of the engine but for the device: what runs next, what has ended, its text
     device    the device computes
     keep      waiting until documents begun and calls answered are in the journal

@@ -5,6 +5,8 @@
                         ▼
                     suspect (deaths + 1, closed) ──begin──▶ open ...
 
+Work begins right before the device gets the first of a document's calls; what only waits for that stays unknown.
+
 A run that ends in order closes its documents without a death. Suspects are asked last and one at a time, so that the
 next death names one document; after MAX_DEATHS it is quarantined. A power cut or a kill from outside counts as a death
 too: an innocent document would have to meet three in a row.

@@ -98,12 +98,14 @@ COMPLETIONS = JournaledKind("completions", "key", columns_from_json)
 class Journal:
     """Any thread may call any method. Every method raises OutputError.
 
-    One connection writes, behind a lock. Another one answers questions, which therefore never wait for a medium.
+    One connection writes, behind a lock, and one writes what need not wait for the medium. A third one answers
+    questions, which therefore never wait for it either.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, disk: Disk) -> None:
         self.path = path
         self._connection = connection
+        self._hasty: sqlite3.Connection | None = None  # opened with the first hasty transaction
         self._reader: sqlite3.Connection | None = None  # opened with the first question
         self._reader_lock = threading.Lock()
         self._known_calls: set[int] | None = None  # hashes of all keys of calls; read with the first question
@@ -116,7 +118,7 @@ class Journal:
         disk = disk or Disk()
         with output_errors(path), _journal_errors(path):
             disk.make_folder(path.parent)
-            connection = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+            connection = _connect(path)
             journal = cls(path, connection, disk)
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -234,8 +236,9 @@ class Journal:
 
     def close(self) -> None:
         with self._lock, self._reader_lock, _journal_errors(self.path):
-            if self._reader is not None:
-                self._reader.close()
+            for connection in (self._reader, self._hasty):
+                if connection is not None:
+                    connection.close()
             self._connection.close()
 
     def _check_layout(self) -> None:
@@ -271,15 +274,19 @@ class Journal:
     def _one(self, query: str, *values: str) -> tuple[Any, ...] | None:
         with self._reader_lock, _journal_errors(self.path):
             if self._reader is None:
-                self._reader = sqlite3.connect(self.path, timeout=30.0, isolation_level=None, check_same_thread=False)
+                self._reader = _connect(self.path)
             return cast("tuple[Any, ...] | None", self._reader.execute(query, values).fetchone())
 
     def _may_know(self, key: str) -> bool:
-        """False where the journal has no call of this key, known without asking it: most calls are new."""
-        with self._lock:
-            if self._known_calls is None:
-                self._known_calls = {hash(known) for (known,) in self.query("SELECT key FROM completions")}
-            return hash(key) in self._known_calls
+        """False where the journal has no call of this key, known without asking it: most calls are new.
+
+        Whoever asks does not wait for the lock, and with it for a medium, but the first time.
+        """
+        known = self._known_calls
+        if known is None:
+            with self._lock:
+                known = self._known_calls = {hash(key) for (key,) in self.query("SELECT key FROM completions")}
+        return hash(key) in known
 
     def query(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows that a SELECT finds."""
@@ -290,25 +297,30 @@ class Journal:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All that is done inside, or none of it; on the medium when it ends."""
         with self._lock, _journal_errors(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._disk.commit(self._connection)
-            except BaseException:
-                with suppress(sqlite3.Error):  # SQLite itself has rolled back after some errors
-                    self._connection.execute("ROLLBACK")
-                raise
+            yield from self._transaction(self._connection)
 
     @contextmanager
     def hasty_transaction(self) -> Iterator[sqlite3.Connection]:
-        """The same for what must survive the process but not a power cut: it does not wait for the medium."""
+        """The same for what must survive the process but not a power cut: it does not wait for the medium.
+
+        The device may be waiting for it: each statement lets go of the interpreter, and there are as few as can be.
+        """
         with self._lock, _journal_errors(self.path):
-            self._connection.execute("PRAGMA synchronous = NORMAL")  # in WAL mode: no sync at a commit
-            try:
-                with self.transaction() as connection:
-                    yield connection
-            finally:
-                self._connection.execute("PRAGMA synchronous = FULL")
+            if self._hasty is None:
+                self._hasty = _connect(self.path)
+                self._hasty.execute("PRAGMA synchronous = NORMAL")  # in WAL mode: no sync at a commit
+                self._hasty.execute("PRAGMA wal_autocheckpoint = 0")  # and none where the log has become long
+            yield from self._transaction(self._hasty)
+
+    def _transaction(self, connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
+            self._disk.commit(connection)
+        except BaseException:
+            with suppress(sqlite3.Error):  # SQLite itself has rolled back after some errors
+                connection.execute("ROLLBACK")
+            raise
 
     @contextmanager
     def _decoding(self) -> Iterator[None]:
@@ -316,6 +328,10 @@ class Journal:
             yield
         except (ValueError, KeyError, TypeError) as error:
             raise OutputError(f"{self.path}: {_DAMAGED}") from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
 
 
 @contextmanager

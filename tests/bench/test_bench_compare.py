@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from qwen_batch import __version__
 from qwen_batch.bench.compare import _spread
 from qwen_batch.bench.floor import Work
 from qwen_batch.bench.result import Comparison, EngineResult, format_comparison
@@ -26,7 +29,7 @@ def engine(name: str, rates: tuple[float, ...], **fields: object) -> EngineResul
 
 COMPARISON = Comparison(
     workload="tickets", model="demo", precision="bfloat16", device="cpu", machine="A CPU, 2 cores", threads=2,
-    torch_version="2.13.0", date="2026-11-29", seed=0, rounds=3, agreement_requests=16,
+    torch_version="2.13.0", version="0.1.0", date="2026-11-29", seed=0, rounds=3, agreement_requests=16,
     work=Work(16, 2000, 1100, 160, 1200, 8e9, 1e9, 1_000_000_000),
     matmul_flops=10e9, copy_bytes=10e9,
     engines=(
@@ -63,6 +66,14 @@ def test_json_has_what_the_table_has() -> None:
     assert result["engines"][0]["rates"] == [7.0, 8.0, 9.0]
 
 
+def test_the_readme_names_every_field_of_the_json() -> None:
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    table = readme[readme.index("`--json` prints a list") :].partition("A figure that there is none of")[0]
+    result: Any = COMPARISON.to_json()
+    fields = {*result, *result["work"], *result["engines"][0]}
+    assert set(re.findall(r"`(\w+)`", table)) - {"null"} == fields
+
+
 def test_a_sample_is_spread_over_the_lengths() -> None:
     requests = [BenchRequest(tuple(range(length)), 1) for length in range(16, 0, -1)]
     assert [len(request.prompt_token_ids) for request in _spread(requests, 4)] == [3, 7, 11, 15]
@@ -92,6 +103,8 @@ def test_the_whole_command(run_cli: Callable[..., int], tiny_llama: Path, capsys
     assert min(ours["peak_bytes"], loop["peak_bytes"]) > 50_000_000
     assert min(ours["start_seconds"], loop["start_seconds"]) > 0.1
     assert "round 2: qwen-batch" in err
+    assert result["version"] == __version__
+    assert all(isinstance(engine["first_tokens_agree"], float) for engine in (ours, loop))
 
 
 @pytest.mark.slow
@@ -118,5 +131,63 @@ def test_mistakes_on_the_command_line_are_named(
     assert "--set blocks: unknown; known: device, dtype" in capsys.readouterr().err
     assert run_bench(run_cli, tiny_llama, "--set", "deterministic=maybe") == 2
     assert "--set deterministic=maybe: input should be a valid boolean" in capsys.readouterr().err
-    assert run_bench(run_cli, tiny_llama, "--variant", "small:max_num_seqs=abc") == 2
-    assert "--set max_num_seqs=abc: input should be a valid integer" in capsys.readouterr().err
+    assert run_bench(run_cli, tiny_llama, "--set", "max_num_seqs=0") == 2
+    assert "--set max_num_seqs=0: engine: max_num_seqs must be at least 1" in capsys.readouterr().err
+    assert run_bench(run_cli, tiny_llama, "--set", "max_num_seqs=[") == 2
+    assert "--set max_num_seqs=[: values are YAML, such as true, 64 or float32" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("max_num_seqs=abc", "small:max_num_seqs=abc: input should be a valid integer"),
+        ("block_size=32,blocks=1", "small:blocks: unknown; known: device, dtype"),
+        ("block_size=32,max_num_seqs=0", "small:block_size=32,max_num_seqs=0: engine: max_num_seqs must be at least 1"),
+    ],
+)
+def test_mistakes_in_a_variant_are_told_of_it_before_anything_is_measured(
+    run_cli: Callable[..., int],
+    tiny_llama: Path,
+    capsys: pytest.CaptureFixture[str],
+    settings: str,
+    message: str,
+) -> None:
+    assert run_bench(run_cli, tiny_llama, "--variant", f"small:{settings}") == 2
+    out, err = capsys.readouterr()
+    assert f"--variant {message}" in err
+    assert "first token after" not in err
+    assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            {"prompt_token_ids": [5, 512]},
+            "token id 512 is not in the model's vocabulary, whose last is 511; encode the prompt with this model's "
+            "tokenizer, or give its text",
+        ),
+        ({"prompt_token_ids": [5, -1]}, "token id -1 is not in the model's vocabulary, whose last is 511; "),
+        (
+            {"prompt_token_ids": [5] * 2000, "max_tokens": 50},
+            "2,000 prompt tokens and 50 for the answer are more than the model's window of 2,048; shorten the prompt, "
+            "or lower max_tokens",
+        ),
+    ],
+)
+def test_a_line_that_this_model_cannot_answer_is_named_before_anything_is_measured(
+    run_cli: Callable[..., int],
+    tiny_llama: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    line: object,
+    message: str,
+) -> None:
+    file = tmp_path / "own.jsonl"
+    file.write_text(json.dumps({"text": "fine"}) + "\n" + json.dumps(line) + "\n")
+    arguments = ("--model", tiny_llama, "--device", "cpu", "--engines", "qwen-batch")
+    assert run_cli("bench", *arguments, "--workload", "seed", "--workload", file) == 2
+    out, err = capsys.readouterr()
+    assert f"{file}:2: {message}" in err
+    assert "first token after" not in err
+    assert out == ""

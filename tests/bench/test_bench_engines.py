@@ -198,3 +198,15 @@ def test_llama_cpp_is_asked_through_its_server(tmp_path: Path) -> None:
         assert child.load(options) == "llama-server version: 1 (stand-in)"
         timing = child.run(REQUESTS)
         assert timing.tokens == ((1, 1), (4,))
+
+
+def test_why_llama_cpp_does_not_start_is_told(tmp_path: Path) -> None:
+    program = tmp_path / "llama-server"
+    program.write_text("#!/bin/sh\necho 'invalid magic characters in README.md' >&2\nexit 1\n")
+    program.chmod(0o755)
+    options = {"program": str(program), "model": "README.md", "threads": 1, "max_model_len": 100}
+    with (
+        Child("llama-cpp", sys.executable, ADAPTERS / "llama_cpp_engine.py", 1) as child,
+        pytest.raises(EngineFailedError, match=r"ended with exit code 1: invalid magic characters in README\.md"),
+    ):
+        child.load(options)

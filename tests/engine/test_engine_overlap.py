@@ -260,3 +260,35 @@ def test_no_step_waits_for_the_device(tiny_qwen3: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-c", script, str(tiny_qwen3)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_who_begins_is_told_right_before_the_device_has_it(
+    tiny_qwen3: Path, monkeypatch: pytest.MonkeyPatch, overlap: bool
+) -> None:
+    """Also who begins again after a preemption; never who only waits, nor who was refused."""
+    engine = load(tiny_qwen3, overlap=overlap, max_num_seqs=3, num_blocks=16, output_reserve=0.0, max_model_len=128)
+    told: set[str] = set()
+    num_told = 0
+    launch = Runner.launch
+
+    def launch_and_check(self: Runner, pieces: Any, before: Flight | None = None) -> Flight:
+        assert {piece.sequence.request.request_id for piece in pieces} <= told
+        return launch(self, pieces, before)
+
+    def begin(requests: Sequence[Request]) -> None:
+        nonlocal num_told
+        num_told += len(requests)
+        told.update(request.request_id for request in requests)
+
+    monkeypatch.setattr(Runner, "launch", launch_and_check)
+    for number in range(7):
+        prompt = [] if number == 6 else list(range(3 + number, 30 + 3 * number))
+        engine.add(Request(str(number), prompt, SamplingParams(max_tokens=60, ignore_eos=True)))
+    engine.step(begin)
+    assert 1 <= len(told) <= 3, "the others wait"
+    while engine.has_unfinished:
+        engine.step(begin)
+    assert told == set("012345")
+    assert num_told == 6 + engine.stats.num_preemptions
+    assert engine.stats.num_preemptions > 0

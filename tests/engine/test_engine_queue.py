@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ideal import ideal_tokens
 
 from qwen_batch.bench.scheduling import SHAPES, Planned, Shape, Simulation, iter_requests, many, mixed
 from qwen_batch.engine import Engine, EngineConfig, queue
@@ -153,18 +154,6 @@ def test_what_waits_is_what_is_wanted(seed: int) -> None:
     assert sorted(take_all(waiting)) == sorted(s.request.request_id for s in inside)
 
 
-def ideal_tokens(requests: list[Request], block: int = BLOCK) -> int:
-    """Each block that prompts share once, everything else of each prompt, and all of the answers but their ends."""
-    seen: set[int] = set()
-    total = 0
-    for one in requests:
-        own = Sequence(one, None).hashes(block)[: (len(one.prompt_token_ids) - 1) // block]
-        total += len(one.prompt_token_ids) - block * sum(chain in seen for chain in own)
-        total += one.sampling.max_tokens - 1
-        seen.update(own)
-    return total
-
-
 @pytest.mark.parametrize("num_blocks", [26, 40, 75, 400])
 @pytest.mark.parametrize("max_num_seqs", [1, 5, 64])
 def test_each_shared_prefix_is_computed_once_however_small_the_pool(num_blocks: int, max_num_seqs: int) -> None:
@@ -174,7 +163,7 @@ def test_each_shared_prefix_is_computed_once_however_small_the_pool(num_blocks: 
     )
     planned = simulation.run(requests, watch=True)
     assert planned.num_requests == len(requests)
-    assert planned.num_computed_tokens == ideal_tokens(requests)
+    assert planned.num_computed_tokens == ideal_tokens(requests, BLOCK)
     assert planned.num_preemptions == 0
     assert simulation.blocks.num_used == 0
 

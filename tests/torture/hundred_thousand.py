@@ -17,6 +17,7 @@ import qwen_batch.calls
 import qwen_batch.engine
 from qwen_batch.engine import Engine, EngineConfig
 from qwen_batch.engine.engine import EngineStats
+from qwen_batch.engine.queue import LOOKAHEAD_REQUESTS
 from qwen_batch.job import load_job
 from qwen_batch.pipeline import RunOptions, run_job
 from qwen_batch.plan.tree import Planner
@@ -31,8 +32,8 @@ SEEN = {"rows": 0, "early_rss": 0}
 
 
 class StubEngine:
-    """Answers every request at the next step with fixed tokens. It computes nothing, and takes as long as a fast device
-    takes for a step: without that, a step would hold what the feed plans in no time, and each one costs two commits."""
+    """Looks as far ahead as ours, and answers a batch of requests a step with fixed tokens. It computes nothing, and
+    takes as long as a fast device takes for a step: each one costs three commits."""
 
     def __init__(self, engine: Engine) -> None:
         self.tokenizer = engine.tokenizer
@@ -50,9 +51,11 @@ class StubEngine:
     def add(self, request: Request) -> None:
         self._requests.append(request)
 
-    def step(self) -> list[Completion]:
+    def step(self, begin: Callable[[list[Request]], None]) -> list[Completion]:
+        at_once = self.config.max_num_seqs
+        requests, self._requests = self._requests[:at_once], self._requests[at_once:]
+        begin(requests)
         time.sleep(STEP_SECONDS)
-        requests, self._requests = self._requests, []
         answer = tuple(range(100, 120))
         return [Completion(r.request_id, answer, "an answer", "stop", len(r.prompt_token_ids)) for r in requests]
 
@@ -61,8 +64,8 @@ class StubEngine:
         return bool(self._requests)
 
     @property
-    def num_waiting(self) -> int:
-        return len(self._requests)
+    def wants_more(self) -> bool:
+        return len(self._requests) < LOOKAHEAD_REQUESTS
 
     @property
     def stats(self) -> EngineStats:

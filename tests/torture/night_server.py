@@ -7,10 +7,12 @@ Reads one JSON object a line from standard input and answers each with one line:
                     null: never. How many steps there are in all depends on timing.
     fail_at, errno  [NAME, n]: the n-th disk operation of that name fails, and all operations after it; null: none
     seconds         after which the group is killed from outside; null: never
-    deadly_tokens   an engine step kills the process while a prompt of more tokens is in the engine; null: none
-    log             file for standard error, the steps (`step NAME`) and the calls that reach the engine (`call KEY`)
+    deadly_tokens   a prompt of more tokens kills the process when the device gets it; null: none
+    log             file for standard error, the steps (`step NAME`), the calls that reach the engine (`call KEY`), and
+                    those that the device gets (`computed KEY`, again for every step)
 
-A step is a moment just before or just after something that the protocol of write/ is made of, or an engine step.
+A step is a moment just before or just after something that the protocol of write/ is made of, an engine step, the note
+of what is in flight (`flight`), or when the device gets something (`launch`).
 """
 
 from __future__ import annotations
@@ -35,8 +37,10 @@ import qwen_batch.pipeline
 import qwen_batch.write.store
 from qwen_batch.cli import main
 from qwen_batch.engine import Engine, EngineConfig
+from qwen_batch.engine.runner import Runner
 from qwen_batch.write import compact
 from qwen_batch.write.disk import Disk
+from qwen_batch.write.in_flight import InFlight
 
 OPERATIONS = (
     "make_folder",
@@ -125,16 +129,27 @@ def run(order: dict[str, Any]) -> None:
         setattr(disk, name, steps.around(name, operation))
     qwen_batch.write.store.Disk = lambda: disk  # type: ignore[misc,assignment]
     compact.MIN_SMALL_PARTS = 4
+    for name in ("GATHER_BATCHES", "GATHER_SECONDS", "GATHER_PAUSE_SECONDS"):  # all of it, before the first step
+        setattr(qwen_batch.pipeline, name, 10)
     add = Engine.add
 
     def add_and_note(self: Engine, request: Any) -> None:
         steps.note(f"call {request.request_id}")
-        if len(request.prompt_token_ids) > (order.get("deadly_tokens") or 10**9):
-            Engine.step = lambda self: os.killpg(0, signal.SIGKILL)  # type: ignore[method-assign]
         add(self, request)
+
+    launch = Runner.launch
+
+    def launch_or_die(self: Runner, pieces: Any, *before: Any) -> Any:
+        for piece in pieces:
+            steps.note(f"computed {piece.sequence.request.request_id}")
+        if max(piece.sequence.num_prompt_tokens for piece in pieces) > (order.get("deadly_tokens") or 10**9):
+            os.killpg(0, signal.SIGKILL)
+        return launch(self, pieces, *before)
 
     Engine.add = add_and_note  # type: ignore[method-assign]
     Engine.step = steps.around("engine_step", Engine.step)  # type: ignore[method-assign]
+    Runner.launch = steps.around("launch", launch_or_die)  # type: ignore[method-assign]
+    InFlight.begin = steps.around("flight", InFlight.begin)  # type: ignore[method-assign]
     sys.argv = ["qwen-batch", *order["arguments"]]
     code = 99
     try:

@@ -249,6 +249,39 @@ def test_a_document_that_kills_runs_is_set_aside(nights: Nights) -> None:
     assert verify(output).problems == []
 
 
+def documents_of(nights: Nights, keys: Collection[str]) -> set[str]:
+    """Whose calls these are: of the first that asked, and of the one with the same text."""
+    connection = sqlite3.connect(nights.folder / "quiet/.journal/journal.sqlite")
+    owners = {key: json.loads(row)["doc_id"] for key, row in connection.execute("SELECT key, row FROM completions")}
+    connection.close()
+    found = {owners[key] for key in keys}
+    texts = {f"short-{number}": number % 40 for number in range(NUM_SHORT)}
+    return found | {doc_id for doc_id, text in texts.items() if text in {texts.get(owner) for owner in found}}
+
+
+@pytest.mark.parametrize("moment", ["before_flight", "after_flight", "before_launch", "after_launch"])
+def test_a_death_counts_for_what_the_device_had_and_not_for_what_waited(nights: Nights, moment: str) -> None:
+    """Around the first step, and around the second that begins something."""
+    for number in (1, 2):
+        output = nights.folder / f"death-{moment}-{number}"
+        night = nights.run(output, stop_at=[moment, number])
+        assert night.code == -9
+        had = documents_of(nights, night.lines("computed"))
+        connection = sqlite3.connect(output / ".journal/journal.sqlite")
+        suspects = {doc_id for (doc_id,) in connection.execute("SELECT doc_id FROM in_flight WHERE is_open")}
+        finished = {doc_id for (doc_id,) in connection.execute("SELECT doc_id FROM documents")}
+        connection.close()
+        waited = documents_of(nights, night.lines("call")) - suspects - finished
+        assert len(waited) > 16, "planning sees more than a batch"
+        if moment == "after_launch" or (number == 1 and moment == "before_flight"):
+            assert suspects == had - finished
+        elif moment == "before_flight":
+            assert suspects <= had, "what the step begins with, nobody knows yet"
+        else:
+            assert suspects > had - finished, "what the step begins with, the device has not had"
+        nights.check_resumed(output)
+
+
 @pytest.mark.slow
 def test_killed_at_every_step(nights: Nights) -> None:
     assert kill_at_steps(nights, tuple(n / 7 for n in range(8))) >= 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from write_helpers import abandon, make_row, open_store
@@ -30,4 +31,15 @@ def test_an_orderly_end_blames_nobody_and_forgets_nothing(tmp_path: Path) -> Non
     store.begin(["a"])
     abandon(store)
     open_store(tmp_path).close()
+    assert open_store(tmp_path).deaths("a") == 1
+
+
+def test_a_begin_waits_for_no_part_that_is_being_written(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    told = threading.Thread(target=store.begin, args=(["a"],))
+    with store._lock:  # whoever writes parts holds it
+        told.start()
+        told.join(timeout=60)
+        assert not told.is_alive()
+    abandon(store)
     assert open_store(tmp_path).deaths("a") == 1

@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import subprocess
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -34,7 +35,8 @@ class LlamaCppEngine:
             "--threads-http": str(SLOTS + 2),
         }
         words = [word for flag in flags.items() for word in flag]
-        self._process = subprocess.Popen([self._program, *words], stdout=subprocess.DEVNULL)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the server
+        self._process = subprocess.Popen([self._program, *words], stdout=subprocess.DEVNULL, stderr=self._log)
         self._wait_until_ready()
 
     def describe(self) -> str:
@@ -69,11 +71,17 @@ class LlamaCppEngine:
             raise RuntimeError(f"llama-server: {answer}"[:500])
         return list(answer["tokens"])
 
+    def _last_words(self) -> str:
+        self._log.seek(0)
+        return self._log.read().decode("utf-8", "replace").strip()[-500:] or "it said nothing"
+
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
-                raise RuntimeError(f"llama-server ended with exit code {self._process.returncode}")
+                raise RuntimeError(
+                    f"llama-server ended with exit code {self._process.returncode}: {self._last_words()}"
+                )
             try:
                 connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=5)
                 connection.request("GET", "/health")

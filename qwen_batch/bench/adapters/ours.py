@@ -28,7 +28,11 @@ class OurEngine:
 
     def run(self, prompts: list[list[int]], output_tokens: list[int]) -> list[tuple[int, ...]]:
         sampling = [SamplingParams(max_tokens=count, ignore_eos=True) for count in output_tokens]
-        return [completion.token_ids for completion in self._engine.generate(prompts, sampling)]
+        completions = self._engine.generate(prompts, sampling)
+        for number, completion in enumerate(completions, 1):
+            if completion.finish_reason == "error":
+                raise RuntimeError(f"request {number} of {len(prompts)}: {completion.error}")
+        return [completion.token_ids for completion in completions]
 
     def counters(self) -> dict[str, float]:
         before, after = self._before, self._engine.stats
