@@ -37,6 +37,7 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch
 	$(PIP) --editable .
+	$(BIN)/python -m compileall -q qwen_batch  # not done for editable packages: reading processes would compile anew
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run
