@@ -27,7 +27,9 @@ from qwen_batch.model.home import home
 SOURCES = tuple(
     Path(__file__).with_name(f"native{part}.c") for part in ("", "_attention", "_products", "_int8", "_step")
 )
-HEADERS = tuple(Path(__file__).with_name(name) for name in ("native.h", "native_parts.h"))
+HEADERS = tuple(
+    Path(__file__).with_name(f"native{part}.h") for part in ("", "_parts", "_tiles", "_prompts", "_singles")
+)
 # Everything of -ffast-math that keeps infinities and NaN, and nothing that changes the process when it is linked.
 FLAGS = (
     *("-O3", "-march=native", "-fopenmp", "-fPIC", "-ffp-contract=fast"),
