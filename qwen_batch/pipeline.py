@@ -328,8 +328,9 @@ class _Run:
             self._ask(task, ready)
 
     def _take_a_suspect(self) -> None:
-        """When nothing else is left, one document that was in flight when a run died."""
+        """When nothing else is left, and all other rows are kept, one document that was in flight when a run died."""
         if self._suspects and self._feed_exhausted and not self._under_way:
+            self._wait_for_rows()  # the document before it is no longer in flight when its row is kept
             task, ready = self._suspects.pop()
             logger.warning("%s: asked by itself: a run died while it was in flight", task.document.doc_id)
             self._ask(task, ready)

@@ -6,10 +6,12 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from qwen_batch.cli import main
 from qwen_batch.engine import Engine
 from qwen_batch.engine.runner import Flight, Runner
 from qwen_batch.plan.tree import DocumentTask
+from qwen_batch.write.in_flight import InFlight
+from qwen_batch.write.store import ResultStore
 
 RunCli = Callable[..., int]
 
@@ -207,6 +211,27 @@ def test_a_document_that_breaks_the_engine_is_a_suspect(
     assert run_cli("run", job, "-q", "--limit", 1) == 3
     (row,) = rows(job).values()
     assert row["error_type"] == "quarantined"
+
+
+def test_suspects_are_in_flight_one_at_a_time(job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next death would name the one before, too, whose row was just being kept."""
+    run_cli("run", job, "-q", "--limit", 4)
+    suspects = sorted(rows(job))
+    shutil.rmtree(job.parent / "out")
+    store = ResultStore.open(job.parent / "out", metadata=True, flush_rows=9, flush_seconds=9.0)
+    store.begin(suspects)
+    store.close(in_order=False)
+    in_flight: list[list[str]] = []
+    real = InFlight.begin
+
+    def begin(self: InFlight, doc_ids: Iterable[str]) -> None:
+        real(self, doc_ids)
+        with closing(sqlite3.connect(job.parent / "out/.journal/journal.sqlite")) as connection:
+            in_flight.append([doc_id for (doc_id,) in connection.execute("SELECT doc_id FROM in_flight WHERE is_open")])
+
+    monkeypatch.setattr(InFlight, "begin", begin)
+    assert run_cli("run", job, "-q", "--limit", 4) in (0, 3)
+    assert sorted(in_flight) == [[doc_id] for doc_id in suspects]
 
 
 def prompt_holds(engine: Any, pieces: Any, word: str) -> list[bool]:
