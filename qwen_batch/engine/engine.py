@@ -251,7 +251,7 @@ class Engine:
         """
         if isinstance(prompts, str):
             raise UsageError("generate takes a list of prompts; for one, write generate([prompt])")
-        params = sampling or SamplingParams()
+        params = SamplingParams() if sampling is None else sampling
         each = [params] * len(prompts) if isinstance(params, SamplingParams) else list(params)
         if len(each) != len(prompts):
             raise UsageError(f"generate: {len(prompts)} prompts but {len(each)} sampling parameters")
@@ -266,8 +266,13 @@ class Engine:
         """Yield each completion as it finishes. Requests are pulled as planning wants them, so they may be a generator.
 
         Before each step at most two batches come from a generator, which may take its time; a list is looked through
-        as far as planning wants.
+        as far as planning wants. Raises UsageError while other requests are unfinished: it would end with them.
         """
+        if self.has_unfinished:
+            raise UsageError(
+                "stream and generate need the engine for themselves: collect what the loop around them is to ask next, "
+                "or use add and step"
+            )
         source = iter(requests)
         at_once = None if isinstance(requests, Sized) else 2 * self.config.max_num_seqs
         try:

@@ -172,6 +172,15 @@ def test_an_id_in_flight_is_refused(engine: Engine) -> None:
         engine.add(Request("a", PROMPT))
 
 
+def test_a_loop_over_a_stream_does_not_lose_it_to_another_call(engine: Engine) -> None:
+    stream = engine.stream([Request(f"r{i}", (5, 6, i), SamplingParams(max_tokens=i + 1)) for i in range(4)])
+    ids = [next(stream).request_id]
+    with pytest.raises(UsageError, match="for themselves"):
+        engine.generate([[5, 6, 7]])
+    ids += [completion.request_id for completion in stream]
+    assert sorted(ids) == ["r0", "r1", "r2", "r3"]
+
+
 def test_unknown_options_are_refused(tiny_qwen3: Path) -> None:
     with pytest.raises(UsageError, match=r"unknown option 'blocksize'; known: device, dtype"):
         Engine.load(str(tiny_qwen3), blocksize=3)
@@ -186,6 +195,8 @@ def test_unknown_options_are_refused(tiny_qwen3: Path) -> None:
 def test_lists_of_unequal_length_are_refused(engine: Engine) -> None:
     with pytest.raises(UsageError, match="2 prompts but 1 sampling parameters"):
         engine.generate([PROMPT, PROMPT], [SamplingParams()])
+    with pytest.raises(UsageError, match="0 sampling parameters"):
+        engine.generate([[5, 6]], [])
 
 
 def test_memory_that_holds_no_sequence_is_refused_at_load(tiny_qwen3: Path) -> None:
