@@ -115,6 +115,71 @@ def test_a_line_in_the_middle_of_the_page_stays() -> None:
 
 
 @pytest.mark.parametrize(
+    "first",
+    [
+        "The parties agree as follows:",
+        "The monthly rent in year {n} is 500 euros.",
+        "Question {n}",
+        "Invoice No. 10{n}",
+    ],
+)
+def test_a_first_line_of_the_body_stays(first: str) -> None:
+    made = [page(n, *body([first.format(n=n), *story(n)])) for n in range(1, 5)]
+    assert remove_headers(made)[1] == ()
+
+
+def test_lines_of_a_form_below_its_first_stay() -> None:
+    made = [
+        page(n, *(line(text, 80.0 + 28 * row) for row, text in enumerate([WORDS[n], f"Due on {n}.5.2024", *story(n)])))
+        for n in range(1, 5)
+    ]
+    assert remove_headers(made)[1] == ()
+
+
+def test_a_sentence_below_other_headings_stays() -> None:
+    words = ["Parties", "Payment", "Delivery"]
+    lines = ["This clause is meant for demonstration only and has", "no weight whatsoever."]
+    made = [
+        page(n, line("Agreement", 30, size=9), line(words[n - 1], 60, size=15), *body(lines, 82), *body(story(n), 113))
+        for n in (1, 2, 3)
+    ]
+    assert {removal.text for removal in remove_headers(made)[1]} == {"Agreement"}
+
+
+@pytest.mark.parametrize(
+    "headings",
+    [
+        [f"Article {n}" for n in range(1, 7)],
+        [f"EXHIBIT {letter}" for letter in "ABCDEF"],
+        [f"Chapter {n}: {WORDS[n].title()}" for n in range(1, 7)],
+    ],
+)
+def test_large_headings_close_above_their_text_stay(headings: list[str]) -> None:
+    made = [page(n, line(text, 60, size=14), *body(story(n), 90)) for n, text in enumerate(headings, 1)]
+    assert remove_headers(made)[1] == ()
+
+
+def test_headings_below_a_running_head_at_the_place_of_few_pages_stay() -> None:
+    headings = {
+        7: "3.1 Hydro Events",
+        11: "3.2 Point Events",
+        12: "3.3 Line Events",
+        15: "3.4 Line Areas",
+        17: "4 Areas",
+    }
+    made = [
+        page(n, line("Data Model", 30), *([line(headings[n], 60)] if n in headings else []), *body(story(n), 90 + n))
+        for n in range(1, 20)
+    ]
+    assert {removal.text for removal in remove_headers(made)[1]} == {"Data Model"}
+
+
+def test_what_repeats_in_the_middle_of_short_pages_stays() -> None:
+    made = [page(n, *body(story(n), 200), line("Signed by the buyer", 300), line("Date", 330)) for n in range(1, 5)]
+    assert remove_headers(made)[1] == ()
+
+
+@pytest.mark.parametrize(
     ("text", "wanted"),
     [
         ("3", (3, False)),
