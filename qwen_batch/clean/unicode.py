@@ -1,8 +1,9 @@
 """Characters: one form for each, and none that cannot be seen.
 
 NFC, not NFKC: NFKC would also turn m² into m2, ① into 1 and Chinese punctuation into ASCII. Only the characters that
-stand for letters in disguise are taken apart: ligatures, full-width letters and digits, radicals used as ideographs,
-Arabic letter shapes.
+stand for letters in disguise are taken apart: ligatures, full-width letters and digits, half-width katakana, radicals
+used as ideographs, Arabic letter shapes. UTF-8 that a program before us took for Windows-1252 (`schÃ¶n`) is decoded
+again, by ftfy, which leaves alone what may be meant.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ import functools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from qwen_batch.records import Line, Page, Removal, Table
 
 REASON = "control_character"
-MAX_NAMED = 8  # kinds of removed characters that a removal names
+MISREAD = "encoding"  # what stood there before it was decoded again
+MAX_NAMED = 8  # kinds of characters that a removal names
 
 _DISGUISED = re.compile(
-    "[\ufb00-\ufb06\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\u2f00-\u2fd5\u2e80-\u2ef3\ufb50-\ufdff\ufe70-\ufefc]"
+    "[\ufb00-\ufb06\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f\u2f00-\u2fd5\u2e80-\u2ef3\ufb50-\ufdff\ufe70-\ufefc]"
 )
 _SPACES = re.compile("[\t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _SOFT_HYPHEN_AT_END = re.compile("\u00ad\\s*$")
@@ -31,6 +33,31 @@ _INVISIBLE = re.compile(
 _PLAIN = "[\u0000-\u02ff\u2000-\u200b\u2010-\u2fff\u3000-\u9fff\uac00-\ud7a3\uff00-\uffef]"
 # Joiners shape Arabic, Indic and emoji sequences; between other letters they only hide.
 _JOINERS = frozenset("\u200c\u200d")
+
+# The second and later bytes of a character in UTF-8, as Latin-1 and Windows-1252 show them.
+_LATER = (
+    "[\u0080-\u00bf\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013\u2014\u2018-\u201a\u201c-\u201e"
+    "\u2020-\u2022\u2026\u2030\u2039\u203a\u20ac\u2122]"
+)
+_MEANT = "(?<=[A-Z\u00c0-\u00de])[\u00c2\u00c3][\u00a0\u2018\u2019\u201c\u201d]"  # IRMÃ” ends a quotation
+_MISREAD = re.compile(
+    f"(?:(?!{_MEANT})(?:[\u00c2-\u00df]{_LATER}|[\u00e0-\u00ef]{_LATER}{{2}}|[\u00f0-\u00f4]{_LATER}{{3}}))+"
+)
+
+
+def decode_again(text: str, misread: list[str]) -> str:
+    """One line's text without UTF-8 that was taken for Windows-1252; what stood there is added to `misread`."""
+    if text.isascii() or not _MISREAD.search(text):
+        return text
+    from ftfy import fix_encoding  # hardly a document needs it
+
+    def decode(match: re.Match[str]) -> str:
+        meant = fix_encoding(match[0])
+        if meant != match[0]:
+            misread.append(match[0])
+        return meant
+
+    return _MISREAD.sub(decode, text)
 
 
 def normalise_text(text: str, removed: Counter[str] | None = None) -> str:
@@ -55,33 +82,46 @@ def _idle_joiner() -> re.Pattern[str]:
 
 
 def normalise_pages(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Removal, ...]]:
-    """All lines and tables in their normal form; one removal a page names what was taken out."""
+    """All lines and tables in their normal form; removals of a page name what was taken out or was misread."""
     done: list[Page] = []
     removals: list[Removal] = []
     for page in pages:
         removed: Counter[str] = Counter()
-        lines = tuple(_normalise_line(line, removed) for line in page.lines)
-        tables = tuple(_normalise_table(table) for table in page.tables)
+        misread: list[str] = []
+        lines = tuple(_normalise_line(line, removed, misread) for line in page.lines)
+        tables = tuple(_normalise_table(table, misread) for table in page.tables)
         done.append(dataclasses.replace(page, lines=lines, tables=tables))
         if removed:
             removals.append(Removal(page.page_number, _named(removed), REASON))
+        if misread:
+            removals.append(Removal(page.page_number, _shown(misread), MISREAD))
     return tuple(done), tuple(removals)
 
 
-def _normalise_line(line: Line, removed: Counter[str]) -> Line:
-    text = normalise_text(line.text, removed)
+def _normalise_line(line: Line, removed: Counter[str], misread: list[str]) -> Line:
+    text = normalise_text(decode_again(line.text, misread), removed)
     return line if text is line.text else dataclasses.replace(line, text=text)
 
 
-def _normalise_table(table: Table) -> Table:
-    return dataclasses.replace(table, rows=tuple(tuple(_normalise_cell(cell) for cell in row) for row in table.rows))
+def _normalise_table(table: Table, misread: list[str]) -> Table:
+    rows = tuple(tuple(_normalise_cell(cell, misread) for cell in row) for row in table.rows)
+    return dataclasses.replace(table, rows=rows)
 
 
-def _normalise_cell(cell: str) -> str:
-    return "\n".join(normalise_text(line) for line in cell.split("\n"))
+def _normalise_cell(cell: str, misread: list[str]) -> str:
+    return "\n".join(normalise_text(decode_again(line, misread)) for line in cell.split("\n"))
 
 
 def _named(removed: Counter[str]) -> str:
     """`U+200B x3, U+0007 x1`: the characters themselves would not show."""
-    named = [f"U+{ord(char):04X} x{count}" for char, count in sorted(removed.items())]
+    return _first(f"U+{ord(char):04X} x{count}" for char, count in sorted(removed.items()))
+
+
+def _shown(misread: list[str]) -> str:
+    """`Ã¶ x2, ÃŸ x1`, without characters that could not be shown."""
+    return _first(f"{_INVISIBLE.sub('', text)} x{count}" for text, count in sorted(Counter(misread).items()))
+
+
+def _first(names: Iterable[str]) -> str:
+    named = list(names)
     return ", ".join(named[:MAX_NAMED]) + (" ..." if len(named) > MAX_NAMED else "")

@@ -9,11 +9,12 @@ what is read does not depend on what is installed.
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import types
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,13 +22,14 @@ from qwen_batch.errors import DocumentError
 from qwen_batch.read.archive import check_archive
 from qwen_batch.read.html import parse_html
 from qwen_batch.read.items import Content
+from qwen_batch.read.word import WORD_NS, safe_parser, unwrap_word
 from qwen_batch.records import Line, Page, Table
 
 OfficeKind = Literal["docx", "pptx", "xlsx", "msg"]
 MAIN_PARTS = {"docx": "word/document.xml", "pptx": "ppt/presentation.xml", "xlsx": "xl/workbook.xml"}
 ASIDES = {"Header": "header", "Footer": "footer"}
+MAX_NAMED = 200  # characters of hidden text that a warning names
 TOKENIZER = "unstructured.nlp.tokenize"
-WORD_NS = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _QUIET = {"SCARF_NO_ANALYTICS": "true", "DO_NOT_TRACK": "true", "UNSTRUCTURED_DISABLE_NOTICE": "1"}
 
@@ -39,16 +41,19 @@ def read_office(path: Path, kind: OfficeKind) -> Content:
     """
     if kind != "msg" and MAIN_PARTS[kind] not in check_archive(path):
         raise DocumentError("wrong_type", f"named .{kind}, but the archive holds something else: rename or convert it")
-    elements = _partition(path, kind)
-    pages = _as_pages(elements)
+    warnings: tuple[str, ...] = ()
     if kind == "docx":
-        pages = _with_boxes_and_notes(pages, path)
+        copy, hidden = unwrap_word(path)
+        pages = _with_boxes_and_notes(_as_pages(_partition({"file": copy}, kind)), copy)
+        warnings = (f"hidden text was left out: {hidden[:MAX_NAMED]}",) if hidden else ()
+    else:
+        pages = _as_pages(_partition({"filename": str(path)}, kind))
     if not any(line.text or line.table is not None for page in pages for line in page.lines):
         raise DocumentError("empty", "the document holds no text; text that is an image must be recognised (OCR) first")
-    return Content(tuple(pages))
+    return Content(tuple(pages), warnings)
 
 
-def _partition(path: Path, kind: OfficeKind) -> Sequence[Any]:
+def _partition(source: Mapping[str, object], kind: OfficeKind) -> Sequence[Any]:
     os.environ.update(_QUIET)
     sys.modules.setdefault(TOKENIZER, _plain_tokenizer())
     try:
@@ -56,7 +61,7 @@ def _partition(path: Path, kind: OfficeKind) -> Sequence[Any]:
     except ImportError as error:
         message = f"files of this kind need the extra `office`: pip install 'qwen-batch[office]' ({error})"
         raise DocumentError("unsupported", message) from None
-    options: dict[str, object] = {"filename": str(path), "languages": [""]}  # "": no guess of the language
+    options: dict[str, object] = {**source, "languages": [""]}  # "": no guess of the language
     if kind == "xlsx":
         options["find_subtable"] = False
     return list(getattr(module, f"partition_{kind}")(**options))
@@ -99,27 +104,21 @@ def _add(element: Any, lines: list[Line], tables: list[Table]) -> None:
     lines.extend(Line(part.strip(), aside=ASIDES.get(kind)) for part in text.split("\n") if part.strip())
 
 
-def _with_boxes_and_notes(pages: list[Page], path: Path) -> list[Page]:
+def _with_boxes_and_notes(pages: list[Page], file: io.BytesIO) -> list[Page]:
     """Text boxes stand after the paragraph before them, notes at the end of the document: both are left out else."""
     from lxml import etree
 
-    with zipfile.ZipFile(path) as archive:
-        body = etree.fromstring(archive.read(MAIN_PARTS["docx"]), _safe_parser())
+    with zipfile.ZipFile(file) as archive:
+        body = etree.fromstring(archive.read(MAIN_PARTS["docx"]), safe_parser())
         for before, text in _iter_boxes(body):
             pages = _inserted(pages, before, Line(text))
         for part in ("word/footnotes.xml", "word/endnotes.xml"):
             if part in archive.namelist():
-                notes = list(_iter_notes(etree.fromstring(archive.read(part), _safe_parser())))
+                notes = list(_iter_notes(etree.fromstring(archive.read(part), safe_parser())))
                 last = pages[-1]
                 lines = (*last.lines, *map(Line, notes))
                 pages[-1] = Page(last.page_number, lines, last.tables, paragraphs=True)
     return pages
-
-
-def _safe_parser() -> Any:
-    from lxml import etree
-
-    return etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
 
 
 def _iter_boxes(body: Any) -> Iterator[tuple[str, str]]:

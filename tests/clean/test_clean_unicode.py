@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qwen_batch.clean.unicode import normalise_pages, normalise_text
+from qwen_batch.clean.unicode import decode_again, normalise_pages, normalise_text
 from qwen_batch.records import Line, Page, Table
 
 
@@ -31,6 +31,7 @@ from qwen_batch.records import Line, Page, Table
         ("⼈⼤", "人大"),
         ("می\u200cخواهم", "می\u200cخواهم"),
         ("plain\u200djoiner", "plainjoiner"),
+        ("ﾊﾝｶｸ ｶﾞ", "ハンカク ガ"),
         ("👩\u200d💻", "👩\u200d💻"),
     ],
 )
@@ -65,3 +66,50 @@ def test_a_page_reports_what_was_taken_out() -> None:
     assert [line.text for line in done.lines] == ["ab", "plain"]
     assert done.tables[0].rows == (("fi",),)
     assert (removal.page_number, removal.text, removal.reason) == (3, "U+200B x1", "control_character")
+
+
+@pytest.mark.parametrize(
+    "meant",
+    [
+        "schön und groß",
+        "Für die GRÖßE der Käufer",
+        "Été, it’s a café with naïve “quotes”…",
+        "§ 5 Abs. 3, £ 500, € 20, 20 °C",
+        "甲方应于三十日内付款",
+        "Договор",
+    ],
+)
+def test_misread_utf8_is_decoded_again(meant: str) -> None:
+    bytes_as_text = "".join(_shown_as(byte) for byte in meant.encode())
+    assert decode_again(bytes_as_text, []) == meant
+
+
+def _shown_as(byte: int) -> str:
+    try:
+        return bytes([byte]).decode("cp1252")
+    except UnicodeDecodeError:
+        return chr(byte)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "schön “groß”, it’s ‘so’…",
+        "privé\u00a0» de l’« été\u00a0»",
+        "IRMÃ” disse; MANHÃ\u00a0DE; “AMANHÃ”; SÃO; VÂN",
+        "daß– heiß“ ESPAÑ” CAFÉ… Ç’ Ä“, Ü”",
+        "ÃÂÃ",
+    ],
+)
+def test_what_may_be_meant_is_not_decoded_again(text: str) -> None:
+    misread: list[str] = []
+    assert decode_again(text, misread) == text
+    assert misread == []
+
+
+def test_a_page_reports_what_was_misread() -> None:
+    page = Page(2, (Line("schÃ¶n und groÃŸ, sehr schÃ¶n"),), (Table((("KÃ¤ufer",),)),))
+    (done,), (removal,) = normalise_pages([page])
+    assert done.lines[0].text == "schön und groß, sehr schön"
+    assert done.tables[0].rows == (("Käufer",),)
+    assert (removal.page_number, removal.text, removal.reason) == (2, "Ã¤ x1, Ã¶ x2, ÃŸ x1", "encoding")

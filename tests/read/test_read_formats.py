@@ -112,6 +112,47 @@ def test_text_boxes_of_docx_stand_after_their_paragraph(docx: Path) -> None:
     assert found[found.index("The Buyer pays within 30 days.") + 1] == "In the box."
 
 
+def _run(text: str, properties: str = "") -> str:
+    return f"<w:r><w:rPr>{properties}</w:rPr><w:t>{text}</w:t></w:r>"
+
+
+@pytest.mark.parametrize(
+    ("markup", "wanted"),
+    [
+        (f"<w:sdt><w:sdtPr/><w:sdtContent>{_run('30')}</w:sdtContent></w:sdt>", "30"),
+        (f"<w:sdt><w:sdtContent><w:ins w:id='1'>{_run('30')}</w:ins></w:sdtContent></w:sdt>", "30"),
+        (f"<w:del w:id='1'><w:r><w:delText>20</w:delText></w:r></w:del><w:ins w:id='2'>{_run('30')}</w:ins>", "30"),
+        (f"<w:moveFrom w:id='1'>{_run('20')}</w:moveFrom><w:moveTo w:id='2'>{_run('30')}</w:moveTo>", "30"),
+        (f"<w:fldSimple w:instr='REF x'>{_run('30')}</w:fldSimple>", "30"),
+        (f"<w:smartTag w:element='x'><w:smartTagPr/>{_run('30')}</w:smartTag>", "30"),
+        (_run("20", "<w:vanish/>"), ""),
+        (_run("30", "<w:vanish w:val='0'/>"), "30"),
+    ],
+)
+def test_wrapped_text_of_docx_is_read(docx: Path, markup: str, wanted: str) -> None:
+    pytest.importorskip("unstructured")
+    whole = "<w:r><w:t>The Buyer pays within 30 days.</w:t></w:r>"
+    parts = f"{_run('within ')}{markup}{_run(' days.')}".replace("<w:t>", "<w:t xml:space='preserve'>")
+    edit(docx, "word/document.xml", lambda xml: xml.replace(whole, parts))
+    content = read(docx)
+    assert texts(content)[2] == f"within {wanted} days."
+    assert content.warnings == (() if wanted else ("hidden text was left out: 20",))
+
+
+def test_paragraphs_and_cells_in_content_controls_of_docx(docx: Path) -> None:
+    pytest.importorskip("unstructured")
+    opened, closed = "<w:sdt><w:sdtPr/><w:sdtContent>", "</w:sdtContent></w:sdt>"
+
+    def wrap(xml: str) -> str:
+        start, end = xml.index("<w:p>"), xml.index("</w:p>") + len("</w:p>")
+        xml = f"{xml[:start]}{opened}{xml[start:end]}{closed}{xml[end:]}"
+        return xml.replace("<w:tc>", f"{opened}<w:tc>").replace("</w:tc>", f"</w:tc>{closed}")
+
+    plain = read(docx)
+    edit(docx, "word/document.xml", wrap)
+    assert read(docx) == plain
+
+
 def test_an_office_file_without_the_extra_says_what_to_install(docx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "unstructured.partition.docx", None)
     with pytest.raises(DocumentError, match=r"pip install 'qwen-batch\[office\]'") as caught:
