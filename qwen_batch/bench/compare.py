@@ -67,6 +67,7 @@ class Bench:
         self._tokenizer = ChatTokenizer.load(self._folder)
         self._device = resolve_device(options.device)
         self._dtype = resolve_dtype(options.dtype, self._device)
+        EngineConfig(threads=options.threads)  # raises where this machine has not so many
         self._threads = options.threads or torch.get_num_threads()
         self._settings = _parse_settings(options.settings)
 

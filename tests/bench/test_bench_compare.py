@@ -135,6 +135,8 @@ def test_mistakes_on_the_command_line_are_named(
     assert "--set max_num_seqs=0: engine: max_num_seqs must be at least 1" in capsys.readouterr().err
     assert run_bench(run_cli, tiny_llama, "--set", "max_num_seqs=[") == 2
     assert "--set max_num_seqs=[: values are YAML, such as true, 64 or float32" in capsys.readouterr().err
+    assert run_bench(run_cli, tiny_llama, "--threads", "9999") == 2
+    assert "threads must be from 1 to" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
