@@ -40,6 +40,19 @@ def test_utf8_gives_no_warning() -> None:
     assert decode(FRENCH.encode()) == (FRENCH, ())
 
 
+@pytest.mark.parametrize(("bad", "count"), [(b"\xff", 1), (b"\xf6", 1), (b"\xed\xa0\x80", 3), (b"\xc3", 1)])
+def test_a_few_broken_bytes_leave_utf8_what_it_is(bad: bytes, count: int) -> None:
+    text, warnings = decode((FRENCH * 8).encode() + bad)
+    assert text.rstrip("\ufffd") == FRENCH * 8
+    assert warnings == (f"bytes that are not valid UTF-8, read as U+FFFD: {count}",)
+
+
+def test_many_broken_bytes_are_another_encoding() -> None:
+    text, warnings = decode("é".encode() * 19 + FRENCH.encode("cp1252"))
+    assert text.endswith(FRENCH)
+    assert warnings[0].startswith("encoding guessed:")
+
+
 def test_rare_control_characters_do_not_make_a_text_binary() -> None:
     text = "a nul \0 and an escape \x1b[31m" + " in a longer text" * 10
     assert decode(text.encode()) == (text, ())
