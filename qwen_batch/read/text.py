@@ -202,10 +202,10 @@ def _guess_single(sample: bytes) -> str:
     if not matches:
         return "cp1252"
     best = matches[0]
-    # Western and central European tables fit short texts equally well; the western one is far more common.
-    western = next((match for match in matches if match.encoding == "cp1252"), best)
+    # Other tables fit short texts equally well, or to the same letters; the western one is far more common.
+    western = next((match for match in matches if "cp1252" in match.could_be_from_charset), best)
     as_good = western.chaos <= best.chaos and western.coherence >= best.coherence - 0.05
-    return western.encoding if as_good else best.encoding
+    return "cp1252" if as_good and "cp1252" in western.could_be_from_charset else best.encoding
 
 
 def _is_level_one(text: str) -> bool:

@@ -36,6 +36,23 @@ def test_western_text_is_not_taken_for_chinese() -> None:
     assert warnings[0].startswith("encoding guessed:")
 
 
+@pytest.mark.parametrize("text", ["k;v\na;1\nü;2\n", "The price is 100 € and the fee is 20 €.\n", "Café Zürich Straße"])
+def test_a_few_letters_in_plain_text_are_western(text: str) -> None:
+    assert decode(text.encode("cp1252")) == (text, ("encoding guessed: cp1252",))
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Umowa zawarta dnia 3 maja 2024 r. pomiędzy stronami dotyczy sprzedaży towarów.", "cp1250"),
+        ("Η σύμβαση αυτή ισχύει από σήμερα", "cp1253"),
+        ("Это договор между сторонами и он вступает в силу", "cp1251"),
+    ],
+)
+def test_other_languages_are_not_western(text: str, encoding: str) -> None:
+    assert decode(text.encode(encoding))[0] == text
+
+
 def test_utf8_gives_no_warning() -> None:
     assert decode(FRENCH.encode()) == (FRENCH, ())
 
