@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 STDIN = "-"
 STDIN_NAME = "stdin"
 GLOB_CHARACTERS = "*?["
+NOT_REGULAR = "not a regular file but a pipe, socket or device, which is never opened: save what it gives as a file"
 
 
 def iter_inputs(paths: Sequence[str], stdin: BinaryIO | None = None) -> Iterator[Item]:
@@ -129,10 +130,11 @@ def _iter_files(path: str) -> Iterator[Path | Failure]:
         pattern = str(here.relative_to(base))
         for match in sorted(base.glob(f"{pattern}/*" if pattern.endswith("**") else pattern)):
             hidden = any(part.startswith(".") for part in match.relative_to(base).parts)
-            if match.is_file() and (not hidden or "/." in f"/{pattern}"):
+            if match.is_dir():
+                if not hidden and "**" not in pattern:
+                    yield from _iter_folder(match)
+            elif not hidden or "/." in f"/{pattern}":
                 yield match
-            elif match.is_dir() and not hidden and "**" not in pattern:
-                yield from _iter_folder(match)
         # Globbing passes over folders that cannot be searched in silence; what they hold is not gone.
         searched = _iter_folder(base) if "**" in pattern else _iter_errors(base)
         yield from (found for found in searched if isinstance(found, Failure))
@@ -148,9 +150,8 @@ def _iter_folder(folder: Path) -> Iterator[Path | Failure]:
         folders[:] = [inner for inner in visible if targets[inner] not in entered]
         entered.update(targets.values())
         for file in sorted(files):
-            path = Path(name, file)
-            if not file.startswith(".") and (path.is_file() or not path.exists()):
-                yield path
+            if not file.startswith("."):
+                yield Path(name, file)
     for error in errors:
         if error.filename != str(folder) or not isinstance(error, FileNotFoundError):  # that is said elsewhere
             yield _unsearchable(error)
@@ -186,7 +187,7 @@ def _iter_file(path: Path, doc_id: str, ids: _Ids) -> Iterator[Item]:
     source = printable(str(path))
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            yield ids.claim(Failure(doc_id, source, "read", "unsupported", "not a regular file"), source)
+            yield ids.claim(Failure(doc_id, source, "read", "unsupported", NOT_REGULAR), source)
             return
         kind = kind_of(path)
         if kind == "jsonl":

@@ -23,9 +23,12 @@ from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids, read_marks
 from qwen_batch.read.vertical import in_columns, is_written_down
-from qwen_batch.records import BBox, Page, Table
+from qwen_batch.records import BBox, Line, Page, Table
 
 SCAN_SHARE = 0.3  # of the page; a textless page that an image covers this far is a scan
+STAMPED_SHARE = 0.8  # of the page; an image that covers this much, with nothing but stamps over it, is a scan
+STAMP_LINES = 2
+STAMP_EDGE = 0.08  # of the page's height, at the top and at the bottom: where stamps stand
 IMAGE_SHARE = 0.02  # of the page; a smaller image is an ornament
 DRAWN_OBJECTS = 50  # letters drawn as shapes are many; a blank page may have a frame
 HEAD_BYTES = 4096
@@ -136,8 +139,10 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
             garbled=True,
             may_be_read=True,
         )
-    is_scan = not lines and marks.image_area >= SCAN_SHARE * width * height
-    may_be_read = not lines and (marks.image_area >= IMAGE_SHARE * width * height or marks.num_objects >= DRAWN_OBJECTS)
+    image_share = marks.image_area / (width * height)
+    is_stamped = bool(lines) and image_share >= STAMPED_SHARE and _are_stamps(lines, height)
+    is_scan = is_stamped or (not lines and image_share >= SCAN_SHARE)
+    may_be_read = is_stamped or (not lines and (image_share >= IMAGE_SHARE or marks.num_objects >= DRAWN_OBJECTS))
     written_down = is_written_down(lines)
     if written_down:
         lines = in_columns(lines, width)
@@ -145,6 +150,13 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
         page_number, lines, found, width, height, is_scan, written_down=written_down, pictures=marks.pictures
     )
     return _ReadPage(page_read, marks.num_objects, may_be_read=may_be_read)
+
+
+def _are_stamps(lines: Sequence[Line], height: float) -> bool:
+    """Whether the lines are what a court or a scanner prints over the image of a page: few, and at its edges."""
+    edge = STAMP_EDGE * height
+    boxes = [line.bbox for line in lines if line.bbox]
+    return len(lines) == len(boxes) <= STAMP_LINES and all(box[3] <= edge or box[1] >= height - edge for box in boxes)
 
 
 def _recognised(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _ReadPage:
@@ -239,7 +251,7 @@ def _judge(read: Sequence[_ReadPage]) -> PdfContent:
     """Decide what a document without text is, and warn of pages that are missing from a document with text."""
     broken = [each.page.page_number for each in read if each.broken]
     scans = [each.page.page_number for each in read if each.page.needs_ocr]
-    if not any(each.page.lines for each in read):
+    if not any(each.page.lines and not each.page.needs_ocr for each in read):
         if broken and len(broken) == len(read):
             raise DocumentError("damaged", "none of its pages can be read: fetch the file again, or save it anew")
         if any(each.num_marks for each in read):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +18,11 @@ MAX_BYTES = 200_000_000
 LONG_BYTES = 4_000_000  # from here on a file is read in sections
 SECTION_BYTES = 1_000_000  # a line takes half a kilobyte while it is cleaned
 GUESSED = "encoding guessed: {}"
+BROKEN = "bytes that are not valid UTF-8, read as U+FFFD: {}"
 NO_ENCODING = "the bytes fit no encoding that we know: save the file as UTF-8"
 SAMPLE_BYTES = 64_000  # what the guess of an encoding looks at
 SNIFF_BYTES = 4096
+VALID_PER_BROKEN = 20  # so many valid characters of several bytes for each broken byte: it is UTF-8 all the same
 NOT_TEXT = ("pdf", "zip", "ole", "image")
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -29,6 +31,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_NOT_LEADING = bytes(range(0xC0))  # bytes that begin no UTF-8 sequence of several bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +95,31 @@ def _encoding_of(path: Path) -> tuple[str, int, tuple[str, ...]]:
         if looks_like_utf16(sample):
             return _guess_encoding(sample), 0, (GUESSED.format(_guess_encoding(sample)),)
         decoder = codecs.getincrementaldecoder("utf-8")()
-        while sample:
+        at_end = False
+        while not at_end:
             try:
-                decoder.decode(sample)
-            except UnicodeDecodeError as error:  # the guess looks at the place where it is not UTF-8
+                decoder.decode(sample, final=not sample)
+            except UnicodeDecodeError as error:
+                file.seek(0)
+                if broken := _broken_utf8(iter(lambda: file.read(SECTION_BYTES), b"")):
+                    return "utf-8", 0, (BROKEN.format(broken),)
+                # The guess looks at the place where it is not UTF-8.
                 guess = _guess_encoding(sample[max(0, error.start - SNIFF_BYTES) :][:SAMPLE_BYTES])
                 return guess, 0, (GUESSED.format(guess),)
+            at_end = not sample
             sample = file.read(SECTION_BYTES)
     return "utf-8", 0, ()
+
+
+def _broken_utf8(chunks: Iterable[bytes]) -> int:
+    """How many bytes are broken in a text that is nearly all UTF-8; 0: it is in another encoding."""
+    decoder = codecs.getincrementaldecoder("utf-8")("ignore")
+    broken = num_wide = 0
+    for chunk in chunks:
+        valid = decoder.decode(chunk).encode()
+        broken += len(chunk) - len(valid)  # what a later chunk completes is taken off again
+        num_wide += len(valid.translate(None, _NOT_LEADING))
+    return broken if num_wide >= VALID_PER_BROKEN * broken else 0
 
 
 def _section_end(text: str) -> int:
@@ -133,7 +153,8 @@ def split_lines(text: str) -> tuple[Line, ...]:
 
 
 def decode(data: bytes) -> tuple[str, tuple[str, ...]]:
-    """Text, and a warning where the encoding was guessed. Byte-order mark first, then UTF-8, then a guess.
+    """Text, and a warning where the encoding was guessed or bytes are broken. Byte-order mark first, then UTF-8, then a
+    guess.
 
     Raises DocumentError wrong_type for binary data.
     """
@@ -145,6 +166,8 @@ def decode(data: bytes) -> tuple[str, tuple[str, ...]]:
     if not looks_like_utf16(data[:SAMPLE_BYTES]):
         with contextlib.suppress(UnicodeDecodeError):
             return data.decode("utf-8"), ()
+        if broken := _broken_utf8([data]):
+            return data.decode("utf-8", "replace"), (BROKEN.format(broken),)
     encoding = _guess_encoding(data[:SAMPLE_BYTES])
     text = data.decode(encoding, "replace")
     if text.count("\ufffd") > len(text) // 20:
@@ -179,10 +202,10 @@ def _guess_single(sample: bytes) -> str:
     if not matches:
         return "cp1252"
     best = matches[0]
-    # Western and central European tables fit short texts equally well; the western one is far more common.
-    western = next((match for match in matches if match.encoding == "cp1252"), best)
+    # Other tables fit short texts equally well, or to the same letters; the western one is far more common.
+    western = next((match for match in matches if "cp1252" in match.could_be_from_charset), best)
     as_good = western.chaos <= best.chaos and western.coherence >= best.coherence - 0.05
-    return western.encoding if as_good else best.encoding
+    return "cp1252" if as_good and "cp1252" in western.could_be_from_charset else best.encoding
 
 
 def _is_level_one(text: str) -> bool:

@@ -159,9 +159,13 @@ def test_a_broken_link_is_a_failure(tmp_path: Path) -> None:
 
 def test_what_is_not_a_regular_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.txt")
-    (item,) = iter_inputs([str(tmp_path / "pipe.txt")])
-    assert isinstance(item, Failure)
-    assert item.error == "not a regular file"
+    for named in (tmp_path / "pipe.txt", tmp_path, tmp_path / "*.txt", tmp_path / "**" / "*"):
+        (item,) = iter_inputs([str(named)])
+        assert isinstance(item, Failure)
+        assert (item.doc_id, item.error_type) == ("in/pipe.txt", "unsupported")
+        assert item.error == (
+            "not a regular file but a pipe, socket or device, which is never opened: save what it gives as a file"
+        )
 
 
 def test_names_that_are_not_utf8(tmp_path: Path) -> None:

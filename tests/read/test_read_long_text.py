@@ -63,6 +63,14 @@ def test_an_encoding_that_shows_late_is_guessed_there(tmp_path: Path) -> None:
     assert done.warnings in (("encoding guessed: cp1252",), ("encoding guessed: cp1250",))  # alike for German
 
 
+@pytest.mark.parametrize("end", [b" \xff end", b" \xe2\x82"])
+def test_a_broken_byte_in_a_long_file_leaves_it_utf8(tmp_path: Path, end: bytes) -> None:
+    (tmp_path / "a.txt").write_bytes("\n\n".join([GERMAN] * 60).encode() + end)
+    done = read(tmp_path / "a.txt")
+    assert done.text.count("gewöhnlichen Gewährfrist.") == 60
+    assert done.warnings == (f"bytes that are not valid UTF-8, read as U+FFFD: {len(end.split()[0])}",)
+
+
 def test_what_was_removed_and_said_is_kept_once(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n\n".join([f"{PARAGRAPH}\u200b"] * 60))
     done = read(tmp_path / "a.txt")

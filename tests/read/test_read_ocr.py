@@ -25,8 +25,8 @@ from qwen_batch.records import CleanSteps, Document, Line
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_data"
 
 
-def scan(tmp_path: Path, source: Path, pages: int = 1, text: str | None = None) -> Path:
-    """The first pages of a PDF as images; with `text`, a page of text in front."""
+def scan(tmp_path: Path, source: Path, pages: int = 1, text: str | None = None, stamp: str = "") -> Path:
+    """The first pages of a PDF as images; with `text`, a page of text in front; `stamp`: a line at the top of each."""
     path = tmp_path / "scan.pdf"
     with pypdfium2.PdfDocument(source) as document:
         canvas = Canvas(str(path))
@@ -39,6 +39,8 @@ def scan(tmp_path: Path, source: Path, pages: int = 1, text: str | None = None) 
             document[number].render(scale=2).to_pil().convert("L").save(image, "PNG")
             canvas.setPageSize((width, height))
             canvas.drawImage(ImageReader(image), 0, 0, width, height)
+            if stamp:
+                canvas.drawString(72, height - 20, stamp)
             canvas.showPage()
         canvas.save()
     return path
@@ -69,6 +71,15 @@ def test_recognised_pages_are_marked_with_their_confidence(
     assert content.warnings == ("pages read by OCR, with a confidence of 0.90: 2",)
     clean = clean_document(Document("d", "d", "0" * 64, content.pages), CleanSteps())
     assert (clean.text, clean.flags) == ("Typed.\n\nA scan.", ("ocr",))
+
+
+def test_a_stamp_over_a_scan_does_not_stand_for_its_text(
+    tmp_path: Path, nda: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ocr, "_is_installed", lambda: True)
+    monkeypatch.setattr(ocr, "recognise", lambda page: ((Line("A scan.", (72, 72, 200, 84), 12.0),), 0.9))
+    (page,) = read_pdf(scan(tmp_path, nda, stamp="Case 1:23-cv-4 Filed 03/04/24 Page 1"), ocr_seconds=60).pages
+    assert (page.text, page.needs_ocr) == ("A scan.", False)
 
 
 def test_when_the_time_is_over_the_rest_needs_ocr(tmp_path: Path, nda: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,6 +167,34 @@ def test_one_scanned_page_among_others(tmp_path: Path) -> None:
     assert content.warnings == ("pages without text, shown as images (need OCR): 2",)
 
 
+FILED = "Case 1:23-cv-00456 Document 17 Filed 03/04/24 Page 1 of 2"
+
+
+def draw_stamped(path: Path, at: float, *texts: str) -> Path:
+    """A page that is an image with a line at a height, then pages of text."""
+    canvas = Canvas(str(path), pagesize=A4)
+    canvas.drawString(72, at, FILED)
+    add_image(canvas)
+    for text in texts:
+        canvas.drawString(72, 700, text)
+        canvas.showPage()
+    canvas.save()
+    return path
+
+
+@pytest.mark.parametrize("at", [A4[1] - 20, 20])
+def test_a_scan_with_a_stamp_is_a_scan(tmp_path: Path, at: float) -> None:
+    assert error_of(draw_stamped(tmp_path / "scan.pdf", at)).error_type == "needs_ocr"
+    content = read_pdf(draw_stamped(tmp_path / "mixed.pdf", at, "text"))
+    assert [page.needs_ocr for page in content.pages] == [True, False]
+    assert content.pages[0].text == FILED  # where OCR does not read the page, what is there stays
+
+
+def test_a_line_within_an_image_is_text(tmp_path: Path) -> None:
+    (page,) = read_pdf(draw_stamped(tmp_path / "poster.pdf", 500)).pages
+    assert (page.text, page.needs_ocr) == (FILED, False)
+
+
 def test_blank_pages_are_empty(write_pdf: WritePdf) -> None:
     error = error_of(write_pdf([[], []]))
     assert (error.error_type, str(error)) == ("empty", "2 pages, all blank: nothing is written or drawn on them")

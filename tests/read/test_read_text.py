@@ -36,8 +36,38 @@ def test_western_text_is_not_taken_for_chinese() -> None:
     assert warnings[0].startswith("encoding guessed:")
 
 
+@pytest.mark.parametrize("text", ["k;v\na;1\nü;2\n", "The price is 100 € and the fee is 20 €.\n", "Café Zürich Straße"])
+def test_a_few_letters_in_plain_text_are_western(text: str) -> None:
+    assert decode(text.encode("cp1252")) == (text, ("encoding guessed: cp1252",))
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Umowa zawarta dnia 3 maja 2024 r. pomiędzy stronami dotyczy sprzedaży towarów.", "cp1250"),
+        ("Η σύμβαση αυτή ισχύει από σήμερα", "cp1253"),
+        ("Это договор между сторонами и он вступает в силу", "cp1251"),
+    ],
+)
+def test_other_languages_are_not_western(text: str, encoding: str) -> None:
+    assert decode(text.encode(encoding))[0] == text
+
+
 def test_utf8_gives_no_warning() -> None:
     assert decode(FRENCH.encode()) == (FRENCH, ())
+
+
+@pytest.mark.parametrize(("bad", "count"), [(b"\xff", 1), (b"\xf6", 1), (b"\xed\xa0\x80", 3), (b"\xc3", 1)])
+def test_a_few_broken_bytes_leave_utf8_what_it_is(bad: bytes, count: int) -> None:
+    text, warnings = decode((FRENCH * 8).encode() + bad)
+    assert text.rstrip("\ufffd") == FRENCH * 8
+    assert warnings == (f"bytes that are not valid UTF-8, read as U+FFFD: {count}",)
+
+
+def test_many_broken_bytes_are_another_encoding() -> None:
+    text, warnings = decode("é".encode() * 19 + FRENCH.encode("cp1252"))
+    assert text.endswith(FRENCH)
+    assert warnings[0].startswith("encoding guessed:")
 
 
 def test_rare_control_characters_do_not_make_a_text_binary() -> None:
