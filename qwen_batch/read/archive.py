@@ -10,6 +10,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.kinds import kind_name, sniff
@@ -21,6 +22,13 @@ LARGE_BYTES = 10_000_000
 HEAD_BYTES = 4096
 XML_SUFFIXES = (".xml", ".rels")
 _DTD = re.compile(rb"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
+
+
+def parse_part(xml: bytes) -> Any:
+    """The root of an XML part. Nothing that it names is fetched or expanded. Raises lxml.etree.XMLSyntaxError."""
+    from lxml import etree
+
+    return etree.fromstring(xml, etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False))
 
 
 def check_archive(path: Path) -> frozenset[str]:

@@ -170,9 +170,8 @@ def _read(crop: Pixels) -> tuple[str, float]:
 
 
 def _read_at(crop: Pixels, squeeze: float) -> tuple[str, float]:
-    probabilities = _run("rec", _fitted(crop, squeeze * _width(crop), _read_width(crop, squeeze)))[
-        0
-    ]  # (steps, classes)
+    fitted = _fitted(crop, squeeze * _width(crop), _read_width(crop, squeeze))
+    probabilities = _run("rec", fitted)[0]  # (steps, classes)
     best = probabilities.argmax(axis=1)
     is_new = np.concatenate(([True], best[1:] != best[:-1])) & (best > 0)  # class 0 parts equal characters
     if not is_new.any():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.archive import check_archive
+from qwen_batch.read.archive import check_archive, parse_part
 from qwen_batch.read.html import MAX_CELLS, spanned_table
 from qwen_batch.read.items import Content
 from qwen_batch.read.table_heads import count_header_rows
@@ -45,12 +45,11 @@ def _read_body(path: Path) -> Any:
     if "content.xml" not in (names := check_archive(path)):
         message = f"named {path.suffix}, but the archive holds something else: rename or convert it"
         raise DocumentError("wrong_type", message)
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
     try:
         with zipfile.ZipFile(path) as archive:
             if MANIFEST in names and b"encryption-data" in archive.read(MANIFEST):
                 raise DocumentError("encrypted", "the document is encrypted: save it without a password")
-            root = etree.fromstring(archive.read("content.xml"), parser)
+            root = parse_part(archive.read("content.xml"))
     except (etree.XMLSyntaxError, zipfile.BadZipFile) as error:
         raise DocumentError("damaged", f"its text is damaged ({error}): open and save it anew") from None
     body = root.find(f"{OFFICE}body")

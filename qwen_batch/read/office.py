@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.archive import check_archive
+from qwen_batch.read.archive import check_archive, parse_part
 from qwen_batch.read.html import parse_html
 from qwen_batch.read.items import Content
-from qwen_batch.read.word import WORD_NS, safe_parser, unwrap_word
+from qwen_batch.read.word import WORD_NS, unwrap_word
 from qwen_batch.records import Line, Page, Table
 
 OfficeKind = Literal["docx", "pptx", "xlsx", "msg"]
@@ -106,15 +106,13 @@ def _add(element: Any, lines: list[Line], tables: list[Table]) -> None:
 
 def _with_boxes_and_notes(pages: list[Page], file: io.BytesIO) -> list[Page]:
     """Text boxes stand after the paragraph before them, notes at the end of the document: both are left out else."""
-    from lxml import etree
-
     with zipfile.ZipFile(file) as archive:
-        body = etree.fromstring(archive.read(MAIN_PARTS["docx"]), safe_parser())
+        body = parse_part(archive.read(MAIN_PARTS["docx"]))
         for before, text in _iter_boxes(body):
             pages = _inserted(pages, before, Line(text))
         for part in ("word/footnotes.xml", "word/endnotes.xml"):
             if part in archive.namelist():
-                notes = list(_iter_notes(etree.fromstring(archive.read(part), safe_parser())))
+                notes = list(_iter_notes(parse_part(archive.read(part))))
                 last = pages[-1]
                 lines = (*last.lines, *map(Line, notes))
                 pages[-1] = Page(last.page_number, lines, last.tables, paragraphs=True)

@@ -13,6 +13,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from qwen_batch.read.archive import parse_part
+
 WORD_NS = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes)\.xml")
 _WRAPPERS = ("sdt", "sdtContent", "ins", "moveTo", "fldSimple", "smartTag", "customXml")
@@ -31,16 +33,10 @@ def unwrap_word(path: Path) -> tuple[io.BytesIO, str]:
     return copy, " ".join(filter(None, hidden))
 
 
-def safe_parser() -> Any:
-    from lxml import etree
-
-    return etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
-
-
 def _unwrap(xml: bytes, hidden: list[str]) -> bytes:
     from lxml import etree
 
-    root = etree.fromstring(xml, safe_parser())
+    root = parse_part(xml)
     etree.strip_elements(root, *_named(*_DELETED, *_PROPERTIES), with_tail=False)
     for run in [run for run in root.iter(f"{WORD_NS}r") if _is_hidden(run)]:
         hidden.append("".join(text.text or "" for text in run.iter(f"{WORD_NS}t")).strip())
