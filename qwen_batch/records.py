@@ -57,7 +57,10 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page as it was read, before cleaning, lines in reading order. A text file is one page."""
+    """One page as it was read, before cleaning, lines in reading order. A text file is one page.
+
+    Places are those of the page turned so that its text stands upright.
+    """
 
     page_number: int  # from 1
     lines: tuple[Line, ...]

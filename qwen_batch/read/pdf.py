@@ -13,15 +13,16 @@ from typing import NamedTuple
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read import pdfium
-from qwen_batch.read.bidi import has_rtl_letters, in_logical_order
 from qwen_batch.read.kinds import kind_name, sniff
 from qwen_batch.read.ocr import Recogniser, is_garbled
 from qwen_batch.read.order import in_reading_order
-from qwen_batch.read.pdf_chars import Char, LineMaker, PageChars, iter_lines, placement_of, read_chars
+from qwen_batch.read.pdf_chars import Char, PageChars
 from qwen_batch.read.pdf_columns import Word, find_columns, may_have_columns, words_of
 from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
+from qwen_batch.read.pdf_lines import LineMaker, iter_lines
 from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids, read_marks
+from qwen_batch.read.pdf_turn import read_upright, with_standing
 from qwen_batch.read.vertical import in_columns, is_written_down
 from qwen_batch.records import BBox, Line, Page, Table
 
@@ -117,19 +118,14 @@ def _read_page(file: PdfFile, page_number: int, tables: bool, recogniser: Recogn
 
 
 def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
-    width, height = page.size
-    placement = placement_of(page.handle, width, height)
-    textpage = page.load_text()
-    chars = read_chars(textpage, placement)
-    if has_rtl_letters(chars.text):
-        chars = PageChars.of(in_logical_order(chars.chars()))
-    chars = chars.without_blanks()
+    view = read_upright(page)
+    placement, chars, (width, height) = view.placement, view.chars, view.size
     has_text = bool(chars.text) and not chars.text.isspace()
     marks = read_marks(page.handle, placement, tables and has_text, (width / 2, height / 2))
     found = _read_tables(marks, chars) if has_text and tables else ()
-    maker = LineMaker(textpage, placement, chars)
-    made = (maker.make(start, end) for start, end in iter_lines(chars, _regions(chars, found)))
-    lines = in_reading_order([line for line in made if line is not None])
+    maker = LineMaker(view.textpage, placement, chars)
+    made = (line for start, end in iter_lines(chars, _regions(chars, found)) for line in maker.make(start, end))
+    lines = with_standing(view, in_reading_order(list(made)), found)
     if page.forms:
         lines = tuple(with_fields(lines, read_fields(page.forms, page.handle, placement)))
     if is_garbled("".join(line.text for line in lines)):

@@ -13,7 +13,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from qwen_batch.read.bidi import words_in_order
-from qwen_batch.read.pdf_chars import DIVIDED, PageChars, iter_lines
+from qwen_batch.read.pdf_chars import DIVIDED, PageChars
+from qwen_batch.read.pdf_lines import iter_lines
 from qwen_batch.read.table_heads import count_header_rows
 from qwen_batch.records import BBox, Span, Table
 
