@@ -158,9 +158,11 @@ def _are_stamps(lines: Sequence[Line], height: float) -> bool:
 def _recognised(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _ReadPage:
     """The page with the text that its image shows, where that can be read."""
     found = recogniser.read(page)
-    if found is None or not found[0]:
+    if found is None or not found.lines:
         return read
-    seen = dataclasses.replace(read.page, lines=found[0], needs_ocr=False, ocr_confidence=found[1])
+    seen = dataclasses.replace(read.page, lines=found.lines, needs_ocr=False, ocr_confidence=found.confidence)
+    if found.quarters % 2:
+        seen = dataclasses.replace(seen, width=seen.height, height=seen.width)
     return read._replace(page=seen)
 
 
