@@ -114,7 +114,7 @@ def test_a_list_item_with_a_wide_gap_goes_on() -> None:
 
 
 def test_a_step_that_would_leave_no_text_is_left_out() -> None:
-    made = document(*(page(number, line("All that there is", TOP)) for number in range(1, 6)))
+    made = document(*(page(number, line("All that there is", 30.0)) for number in range(1, 6)))
     done = clean_document(made, CleanSteps())
     assert done.text.count("All that there is") == 5
     assert done.warnings == ("remove_headers was left out: hardly any text would have remained",)
