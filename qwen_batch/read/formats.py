@@ -13,6 +13,7 @@ from qwen_batch.read.legacy import read_legacy
 from qwen_batch.read.odf import read_odf
 from qwen_batch.read.office import OfficeKind, read_office
 from qwen_batch.read.simple import read_csv, read_email, read_rtf
+from qwen_batch.read.xlsx import read_xlsx
 
 _READERS = {
     "html": read_html,
@@ -21,6 +22,7 @@ _READERS = {
     "rtf": read_rtf,
     "odf": read_odf,
     "legacy": read_legacy,
+    "xlsx": read_xlsx,
 }
 
 
