@@ -10,9 +10,10 @@ from qwen_batch.read.html import read_html
 from qwen_batch.read.items import Content
 from qwen_batch.read.kinds import Kind, kind_name
 from qwen_batch.read.legacy import read_legacy
+from qwen_batch.read.mail import read_email
 from qwen_batch.read.odf import read_odf
 from qwen_batch.read.office import OfficeKind, read_office
-from qwen_batch.read.simple import read_csv, read_email, read_rtf
+from qwen_batch.read.simple import read_csv, read_rtf
 from qwen_batch.read.xlsx import read_xlsx
 
 _READERS = {
