@@ -26,7 +26,11 @@ STUB_SHARE = 0.5  # a plain text with fewer letters than this share of the HTML'
 SIGNATURES = ("application/pkcs7-signature", "application/x-pkcs7-signature", "application/pgp-signature")
 SEALED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime")
 EVENT = {
-    name: name.removeprefix("DT").capitalize() for name in "SUMMARY DTSTART DTEND LOCATION ORGANIZER".split()
+    "SUMMARY": "Summary",
+    "DTSTART": "Start",
+    "DTEND": "End",
+    "LOCATION": "Location",
+    "ORGANIZER": "Organizer",
 }  # of a calendar (RFC 5545)
 _ESCAPED = re.compile(r"\\(.)")
 
@@ -43,7 +47,7 @@ class Letter:
         lines, tables = list[Line](), list[Table]()
         as_paragraphs = any(page.paragraphs for page in self.pages)
         for page in self.pages:
-            lines += [Line("")] if lines and page.lines else []
+            lines += [Line("")] if lines and page.lines and not as_paragraphs else []
             lines += (
                 line if line.table is None else replace(line, table=line.table + len(tables)) for line in page.lines
             )
@@ -75,7 +79,7 @@ def head_lines(fields: Iterator[tuple[str, str]]) -> Page:
 
 
 def _add_message(letter: Letter, message: Message, depth: int) -> None:
-    letter.pages.append(head_lines((name, _header(message, name)) for name in HEADERS))
+    letter.pages.append(head_lines((name, header_of(message, name)) for name in HEADERS))
     _add_part(letter, message, depth)
 
 
@@ -165,7 +169,7 @@ def _text(part: Message) -> str:
     return declared if declared is not None else decode(data)[0]
 
 
-def _header(message: Message, name: str) -> str:
+def header_of(message: Message, name: str) -> str:
     """A field as it is read: encoded words decoded, and bytes beyond ASCII, which should not be there, too."""
     raw = next((value for key, value in message.raw_items() if key.lower() == name.lower()), "")
     return " ".join(_decode_words(str(raw)).split())

@@ -1,4 +1,4 @@
-"""Word, PowerPoint and Outlook files, through `unstructured` (the extra `office`).
+"""Word and PowerPoint files, through `unstructured` (the extra `office`).
 
 Its partitioners classify elements with spaCy, and fetch a model for that from the web at the first document. We take
 the text and the structure and no class that rests on language, so a stand-in for its tokenizer module is put in
@@ -25,7 +25,7 @@ from qwen_batch.read.items import Content
 from qwen_batch.read.word import WORD_NS, unwrap_word
 from qwen_batch.records import Line, Page, Table
 
-OfficeKind = Literal["docx", "pptx", "msg"]
+OfficeKind = Literal["docx", "pptx"]
 MAIN_PARTS = {"docx": "word/document.xml", "pptx": "ppt/presentation.xml"}
 ASIDES = {"Header": "header", "Footer": "footer"}
 MAX_NAMED = 200  # characters of hidden text that a warning names
@@ -39,7 +39,7 @@ def read_office(path: Path, kind: OfficeKind) -> Content:
 
     Raises DocumentError: empty, damaged, encrypted, wrong_type, unsafe, unsupported.
     """
-    if kind != "msg" and MAIN_PARTS[kind] not in check_archive(path):
+    if MAIN_PARTS[kind] not in check_archive(path):
         raise DocumentError("wrong_type", f"named .{kind}, but the archive holds something else: rename or convert it")
     warnings: tuple[str, ...] = ()
     if kind == "docx":

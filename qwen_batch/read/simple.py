@@ -1,10 +1,9 @@
-"""Formats that the standard library reads, or nearly: tables in text, rich text."""
+"""Formats that the standard library reads, or nearly: tables in text."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +30,3 @@ def read_csv(path: Path) -> Content:
     width = max(map(len, rows), default=0)
     table = Table(tuple((*row, *("" for _ in range(width - len(row)))) for row in rows if any(row)))
     return Content((Page(1, (Line("", table=0),), (table,), paragraphs=True),), warnings)
-
-
-def read_rtf(path: Path) -> Content:
-    """Rich text as paragraphs. Raises DocumentError: empty, too_large, wrong_type, unsupported."""
-    try:
-        from striprtf.striprtf import rtf_to_text
-    except ImportError:
-        message = "files of this kind need the extra `office`: pip install 'qwen-batch[office]'"
-        raise DocumentError("unsupported", message) from None
-    data = read_bytes(path)
-    if not data.lstrip().startswith(b"{\\rtf"):
-        raise DocumentError("wrong_type", "named .rtf, but the content is something else: rename or convert it")
-    to_text: Callable[..., str] = rtf_to_text
-    text = to_text(data.decode("latin-1"), errors="replace")
-    lines = tuple(Line(line.strip()) for line in text.split("\n") if line.strip())
-    if not lines:
-        raise DocumentError("empty", "the document holds no text")
-    return Content((Page(1, lines, paragraphs=True),))
