@@ -99,6 +99,7 @@ class Document:
     metadata: Mapping[str, object] = field(default_factory=dict)  # the record's own, passed through
     priority: int = 0  # larger goes first
     warnings: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()  # what reading found that a reader of the answer must know
 
 
 @dataclass(frozen=True, slots=True)

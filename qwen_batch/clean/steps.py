@@ -58,7 +58,7 @@ def clean_document(document: Document, settings: CleanSteps) -> CleanDocument:
         priority=document.priority,
         removed=tuple(removed),
         warnings=(*warnings, *_of_watermarks(removed)),
-        flags=_flags(pages),
+        flags=(*document.flags, *_flags(pages)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Word, PowerPoint, Excel and Outlook files, through `unstructured` (the extra `office`).
+"""Word and PowerPoint files, through `unstructured` (the extra `office`).
 
 Its partitioners classify elements with spaCy, and fetch a model for that from the web at the first document. We take
 the text and the structure and no class that rests on language, so a stand-in for its tokenizer module is put in
@@ -25,8 +25,8 @@ from qwen_batch.read.items import Content
 from qwen_batch.read.word import WORD_NS, unwrap_word
 from qwen_batch.records import Line, Page, Table
 
-OfficeKind = Literal["docx", "pptx", "xlsx", "msg"]
-MAIN_PARTS = {"docx": "word/document.xml", "pptx": "ppt/presentation.xml", "xlsx": "xl/workbook.xml"}
+OfficeKind = Literal["docx", "pptx"]
+MAIN_PARTS = {"docx": "word/document.xml", "pptx": "ppt/presentation.xml"}
 ASIDES = {"Header": "header", "Footer": "footer"}
 MAX_NAMED = 200  # characters of hidden text that a warning names
 TOKENIZER = "unstructured.nlp.tokenize"
@@ -35,11 +35,11 @@ _QUIET = {"SCARF_NO_ANALYTICS": "true", "DO_NOT_TRACK": "true", "UNSTRUCTURED_DI
 
 
 def read_office(path: Path, kind: OfficeKind) -> Content:
-    """Pages (slides, sheets; those of Word where it stored page breaks) of paragraphs and tables.
+    """Pages (slides; those of Word where it stored page breaks) of paragraphs and tables.
 
     Raises DocumentError: empty, damaged, encrypted, wrong_type, unsafe, unsupported.
     """
-    if kind != "msg" and MAIN_PARTS[kind] not in check_archive(path):
+    if MAIN_PARTS[kind] not in check_archive(path):
         raise DocumentError("wrong_type", f"named .{kind}, but the archive holds something else: rename or convert it")
     warnings: tuple[str, ...] = ()
     if kind == "docx":
@@ -62,8 +62,6 @@ def _partition(source: Mapping[str, object], kind: OfficeKind) -> Sequence[Any]:
         message = f"files of this kind need the extra `office`: pip install 'qwen-batch[office]' ({error})"
         raise DocumentError("unsupported", message) from None
     options: dict[str, object] = {**source, "languages": [""]}  # "": no guess of the language
-    if kind == "xlsx":
-        options["find_subtable"] = False
     return list(getattr(module, f"partition_{kind}")(**options))
 
 
