@@ -17,7 +17,7 @@ import typer
 
 from qwen_batch import __version__
 from qwen_batch.errors import QwenBatchError, UsageError
-from qwen_batch.terminal import visible
+from qwen_batch.terminal import take_any_text, visible
 
 if TYPE_CHECKING:
     from qwen_batch.job import Job
@@ -73,6 +73,7 @@ SetOption = Annotated[
 
 def main() -> None:
     """Entry point: run the command line; an error that we raise on purpose becomes one message and its exit code."""
+    take_any_text()
     try:
         app()
     except SystemExit as end:
@@ -82,7 +83,8 @@ def main() -> None:
     except QwenBatchError as error:
         if sys.stdout is not None:  # it is None where the caller has closed it
             sys.stdout.flush()
-        print(f"qwen-batch: {visible(str(error))}", file=sys.stderr)
+        if sys.stderr is not None:
+            print(f"qwen-batch: {visible(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
 
 

@@ -156,7 +156,7 @@ def _is_utf8() -> bool:
 
 
 def main(wanted: Extraction) -> int:
-    """The whole command: its exit code, also where its output cannot be written, or Ctrl-C was pressed."""
+    """The whole command: its exit code, also where its output cannot be written."""
     if sys.stdout is None:
         print("qwen-batch: there is no standard output to write to", file=sys.stderr)
         return 1
@@ -168,5 +168,3 @@ def main(wanted: Extraction) -> int:
             return 128 + signal.SIGPIPE
         print(f"qwen-batch: standard output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130

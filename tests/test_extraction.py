@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -203,3 +205,28 @@ def test_what_cannot_be_opened_is_a_report(tmp_path: Path) -> None:
         3,
         b"",
     )
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", "<&- 2>&-"])
+def test_standard_streams_that_are_closed_get_in_no_way(tmp_path: Path, closed: str) -> None:
+    (tmp_path / "a.txt").write_text("One paragraph.")
+    command = f'"{sys.executable}" -m qwen_batch extract "{tmp_path}/a.txt" {closed}'
+    done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 0
+    assert "\n\nOne paragraph.\n" in done.stdout
+
+
+@pytest.mark.parametrize("delay", [0.06, 0.12, 0.5])
+def test_interrupted_twice_it_ends_at_once_and_quietly(tmp_path: Path, delay: float) -> None:
+    """In the middle of loading its modules, too."""
+    (tmp_path / "a.txt").write_text("Words of a text. " * 1_000_000)
+    command = [sys.executable, "-m", "qwen_batch", "extract", str(tmp_path / "a.txt")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        time.sleep(delay)
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.01)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert process.returncode in (130, -signal.SIGINT)  # by the signal itself before Python is there
+    assert b"qwen_batch" not in said
