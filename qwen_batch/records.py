@@ -148,6 +148,7 @@ class CleanPage:
     page_number: int
     text: str
     tables: tuple[Table, ...] = ()
+    ocr_confidence: float | None = None  # as that of Page
 
 
 @dataclass(frozen=True, slots=True)

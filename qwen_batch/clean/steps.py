@@ -116,5 +116,8 @@ def _assemble(pages: Sequence[Page], pieces: Sequence[Piece]) -> tuple[str, tupl
     starts: list[int] = []
     for page in reversed(pages):  # a page without text begins where the next one does
         starts.append(begins.get(page.page_number, starts[-1] if starts else length))
-    clean = [CleanPage(page.page_number, "".join(texts.get(page.page_number, ())), page.tables) for page in pages]
+    clean = (
+        CleanPage(page.page_number, "".join(texts.get(page.page_number, ())), page.tables, page.ocr_confidence)
+        for page in pages
+    )
     return "".join(parts), tuple(clean), tuple(reversed(starts))
