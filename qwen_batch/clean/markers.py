@@ -16,6 +16,7 @@ _CJK = (  # first and last of each range
 # Whatever runs from right to left, and more.
 _RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]|[\U00010800-\U00010fff]|[\U0001e800-\U0001efff]")
 _SHARED_PUNCTUATION = "“”‘’—–…·×"  # wide beside Chinese, narrow beside Latin
+RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"  # reading writes footnote marks and exponents so
 COLUMN_GAP = "   "  # a gap between words too wide for a space; reading writes it so
 
 _BULLET = re.compile(r"[•●○◦▪▫■□◆◇►▶▸✓✔✗‣⁃∙❖➢➤※][\s\w(（“\"]|[*–—-]\s+\S|[oO]\s{2,}\S|[^\w\s]\s{3}\S")
@@ -30,7 +31,7 @@ _CLAUSES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("circled", re.compile(r"[①-⑳⑴-⒇]")),
     ("paragraph_sign", re.compile(r"§+\s?\d")),
 )
-_SENTENCE_END = re.compile(r"[.!?;:。！？；：︰…][\"'”’»」』)）\]】〕]*(?:\d{1,3}|\[\d+\])?$")
+_SENTENCE_END = re.compile(rf"[.!?;:。！？；：︰…][\"'”’»」』)）\]】〕]*(?:\d{{1,3}}|\[\d+\]|[{RAISED}]{{1,3}})?$")
 _CODE_START = re.compile(r"[$#%>]\s|//|/\*|<[/?!a-zA-Z]|\||```|[-+]{3}\s|@@|\.\.\s")
 _CODE_SIGNS = re.compile(r"[{}<>=$|\\#&*_^~`@]")
 _NUMERIC = re.compile(r"[-–+(]?[$€£¥￥]?\d[\d,.]*[%)]?")

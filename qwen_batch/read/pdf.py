@@ -21,6 +21,7 @@ from qwen_batch.read.pdf_columns import Word, find_columns, may_have_columns, wo
 from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_lines import LineMaker, iter_lines
+from qwen_batch.read.pdf_raised import with_raised
 from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids, read_marks
 from qwen_batch.read.pdf_turn import read_upright, with_standing
 from qwen_batch.read.vertical import in_columns, is_written_down
@@ -119,7 +120,7 @@ def _read_page(file: PdfFile, page_number: int, tables: bool, recogniser: Recogn
 
 def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
     view = read_upright(page)
-    placement, chars, (width, height) = view.placement, view.chars, view.size
+    placement, chars, (width, height) = view.placement, with_raised(view.chars), view.size
     has_text = bool(chars.text) and not chars.text.isspace()
     marks = read_marks(page.handle, placement, tables and has_text, (width / 2, height / 2))
     found = _read_tables(marks, chars) if has_text and tables else ()
