@@ -7,6 +7,7 @@ joined, also over columns and pages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ LINE = "\n"
 GAP = 1.3  # of the usual leading: more is a gap between paragraphs
 FAR_INDENT = 4.0  # ems: no first line of a paragraph stands so far in
 CJK_ROOM = 2.2  # ems that a full Chinese line may lack: punctuation may not begin a line
+_TYPED_GAP = re.compile(r"[^\s.!?:;,]\s{2,}(?=\S)")
 LISTED = ("letter", "roman", "circled")  # kinds of numbering whose items stand close together
 BESIDE, BESIDE_IN_FULL = 1.5, 3.0  # ems between pieces of one line
 SAME_MIDDLE = 0.6  # ems, twice the distance between the middles of centred lines
@@ -152,7 +154,7 @@ class _Joiner:
 
     def _emit(self) -> None:
         text = "".join(self._parts)
-        if len(self._parts) > 1:
+        if len(self._parts) > 1 or not _has_gaps(text, self._rows[-1]):
             text = " ".join(text.split())
         self._pieces.append(Piece(self._rows[-1].page_number, self._glue, text))
         self._parts, self._glue = [], PARAGRAPH
@@ -179,6 +181,12 @@ def _break_before(paragraph: Sequence[Row], row: Row) -> str | None:
         if is_full or abs(row.x0 - last.x0) < FAR_INDENT * row.size:
             return None
     return _break_at_marks(paragraph, row) or _break_at_edges(paragraph, row)
+
+
+def _has_gaps(text: str, row: Row) -> bool:
+    """Whether the spaces within a line say something: in columns and code. Typed columns stand two apart."""
+    is_typed = row.flows and not row.printed
+    return has_columns(text) or looks_like_code(text) or (is_typed and len(_TYPED_GAP.findall(text)) > 1)
 
 
 def _same_list(first: Row, row: Row) -> bool:
@@ -257,7 +265,7 @@ def is_short(last: Row, row: Row) -> bool:
 
 def ends_divided(text: str) -> bool:
     """Whether a line ends within a word."""
-    return text[-1:] in HYPHENS and text[-2:-1].isalpha()
+    return text[-1:] in HYPHENS and text[-2:-1].isalnum()
 
 
 def _goes_on(paragraph: Sequence[Row], row: Row) -> bool:
