@@ -9,8 +9,8 @@ from qwen_batch.clean.footnotes import mark_footnotes
 from qwen_batch.clean.headers import remove_headers
 from qwen_batch.clean.join import Piece, join_entries, keep_entries
 from qwen_batch.clean.line_numbers import remove_line_numbers
+from qwen_batch.clean.measures import document_entries
 from qwen_batch.clean.page_numbers import remove_page_numbers
-from qwen_batch.clean.rows import document_entries
 from qwen_batch.clean.stamps import remove_stamps
 from qwen_batch.clean.tables import join_tables
 from qwen_batch.clean.unicode import normalise_pages
