@@ -57,7 +57,7 @@ def read_xlsx(path: Path) -> Content:
     except (etree.XMLSyntaxError, zipfile.BadZipFile, KeyError, ValueError, IndexError) as error:
         raise DocumentError("damaged", f"a part of it is damaged ({error}): open and save it anew") from None
     if not any(page.lines for page in pages):
-        raise DocumentError("empty", "the sheets that are shown hold no text")
+        raise DocumentError("empty", "; ".join(("the sheets that are shown hold no text", *warnings)))
     return Content(tuple(pages), warnings)
 
 
