@@ -33,7 +33,13 @@ MAY_IMPORT = {  # besides itself and SHARED
     "__init__": {"engine"},
 }
 MAY_IMPORT_TORCH_AT_TOP = {"engine", "model", "kernels", "bench"}
-SHARED_AMONG_THEMSELVES = {"errors": set(), "terminal": set(), "records": {"errors"}, "job": {"errors", "records"}}
+SHARED_AMONG_THEMSELVES = {
+    "errors": set(),
+    "terminal": set(),
+    "records": {"requests"},
+    "requests": {"errors", "records"},
+    "job": {"errors", "records"},
+}
 
 
 def modules() -> list[Path]:
