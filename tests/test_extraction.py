@@ -228,5 +228,8 @@ def test_interrupted_twice_it_ends_at_once_and_quietly(tmp_path: Path, delay: fl
             time.sleep(0.01)
         assert process.stderr is not None
         said = process.stderr.read()
-    assert process.returncode in (130, -signal.SIGINT)  # by the signal itself before Python is there
     assert b"qwen_batch" not in said
+    if b"in <module>" in said:  # Python's own start was interrupted, before it came to our code
+        assert process.returncode == 1
+    else:
+        assert process.returncode in (130, -signal.SIGINT)  # by the signal itself before Python is there
