@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import re
 import resource
 import time
 from typing import NamedTuple
@@ -21,19 +20,7 @@ DPI = 200
 MAX_SIDE = 2000  # pixels; larger pages are rendered coarser
 MARGIN = 0.12  # of a box's height: the models draw boxes around lines that overlap those above and below
 MIN_SCORE = 0.5  # a line that is recognised with less confidence is noise
-# Boxes, which stand for characters that a font does not name; characters of private meaning; controls.
-_MEANINGLESS = re.compile("[\ufffd\u25a1\u25a0\u53e3\ue000-\uf8ff\x00-\x1f]")
-MIN_CHARS = 20
-MAX_MEANINGLESS = 0.3
 MODULES = ("rapidocr", "onnxruntime")
-
-
-def is_garbled(text: str) -> bool:
-    """Whether a text layer is none: characters of no meaning, or the same box again and again, as wrong fonts give."""
-    shown = "".join(text.split())
-    if len(shown) < MIN_CHARS:
-        return False
-    return len(_MEANINGLESS.findall(shown)) > MAX_MEANINGLESS * len(shown)
 
 
 class Recognised(NamedTuple):

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read import pdfium
+from qwen_batch.read.garbled import is_garbled
 from qwen_batch.read.kinds import kind_name, sniff
-from qwen_batch.read.ocr import Recogniser, is_garbled
+from qwen_batch.read.ocr import Recogniser
 from qwen_batch.read.order import in_reading_order
 from qwen_batch.read.pdf_chars import Char, PageChars
 from qwen_batch.read.pdf_columns import Word, find_columns, may_have_columns, words_of
@@ -129,7 +130,7 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
     lines = with_standing(view, in_reading_order(list(made)), found)
     if page.forms:
         lines = tuple(with_fields(lines, read_fields(page.forms, page.handle, placement)))
-    if is_garbled("".join(line.text for line in lines)):
+    if is_garbled("\n".join(line.text for line in lines), view.num_unnamed):
         return _ReadPage(
             Page(page_number, (), (), width, height, needs_ocr=True),
             max(1, marks.num_objects),
@@ -249,7 +250,8 @@ def _overlap(table: Table, other: Table) -> bool:
 def _judge(read: Sequence[_ReadPage]) -> PdfContent:
     """Decide what a document without text is, and warn of pages that are missing from a document with text."""
     broken = [each.page.page_number for each in read if each.broken]
-    scans = [each.page.page_number for each in read if each.page.needs_ocr]
+    scans = [each.page.page_number for each in read if each.page.needs_ocr and not each.garbled]
+    garbled = [each.page.page_number for each in read if each.page.needs_ocr and each.garbled]
     if not any(each.page.lines and not each.page.needs_ocr for each in read):
         if broken and len(broken) == len(read):
             raise DocumentError("damaged", "none of its pages can be read: fetch the file again, or save it anew")
@@ -261,6 +263,8 @@ def _judge(read: Sequence[_ReadPage]) -> PdfContent:
     warnings = []
     if scans:
         warnings.append(f"pages without text, shown as images (need OCR): {_listed(scans)}")
+    if garbled:
+        warnings.append(f"pages whose text layer is garbled (need OCR): {_listed(garbled)}")
     if seen := [each.page for each in read if each.page.ocr_confidence is not None]:
         mean = sum(page.ocr_confidence or 0.0 for page in seen) / len(seen)
         numbers = _listed([page.page_number for page in seen])
