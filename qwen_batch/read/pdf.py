@@ -22,6 +22,7 @@ from qwen_batch.read.pdf_columns import Word, find_columns, may_have_columns, wo
 from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_lines import LineMaker, iter_lines
+from qwen_batch.read.pdf_pictures import LOOK_SCALE, pictures_alone, shows_lines
 from qwen_batch.read.pdf_raised import with_raised
 from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids, read_marks
 from qwen_batch.read.pdf_turn import read_upright, with_standing
@@ -81,6 +82,8 @@ class _ReadPage(NamedTuple):
     broken: bool = False
     garbled: bool = False  # its text layer says nothing
     may_be_read: bool = False  # by OCR: no text, but an image, or so much drawn that it may be letters
+    pictures: tuple[BBox, ...] = ()  # beside its text, that may show more of it
+    partly: bool = False  # such a picture shows text that was not read
 
 
 def _check_kind(path: Path) -> None:
@@ -114,7 +117,8 @@ def _read_page(file: PdfFile, page_number: int, tables: bool, recogniser: Recogn
     try:
         with file.page(page_number - 1) as page:  # one at a time: a long document would keep hundreds of megabytes
             read = _read_open_page(page, page_number, tables)
-            return _recognised(read, page, recogniser) if read.may_be_read else read
+            read = _recognised(read, page, recogniser) if read.may_be_read else read
+            return _with_pictures(read, page) if read.pictures else read
     except PdfiumError:
         return _ReadPage(Page(page_number, ()), broken=True)
 
@@ -147,7 +151,8 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
     page_read = Page(
         page_number, lines, found, width, height, is_scan, written_down=written_down, pictures=marks.pictures
     )
-    return _ReadPage(page_read, marks.num_objects, may_be_read=may_be_read)
+    pictures = () if may_be_read or not lines else tuple(pictures_alone(marks.images, lines, view.size))
+    return _ReadPage(page_read, marks.num_objects, may_be_read=may_be_read, pictures=pictures)
 
 
 def _are_stamps(lines: Sequence[Line], height: float) -> bool:
@@ -166,6 +171,14 @@ def _recognised(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _Read
     if found.quarters % 2:
         seen = dataclasses.replace(seen, width=seen.height, height=seen.width)
     return read._replace(page=seen)
+
+
+def _with_pictures(read: _ReadPage, page: PdfPage) -> _ReadPage:
+    """The page, marked where a picture beside its text shows more of it."""
+    look = page.render(LOOK_SCALE)
+    if not any(shows_lines(look, box) for box in read.pictures):
+        return read
+    return read._replace(page=dataclasses.replace(read.page, needs_ocr=True), partly=True)
 
 
 def _regions(chars: PageChars, tables: Sequence[Table]) -> list[int] | None:
@@ -250,9 +263,9 @@ def _overlap(table: Table, other: Table) -> bool:
 def _judge(read: Sequence[_ReadPage]) -> PdfContent:
     """Decide what a document without text is, and warn of pages that are missing from a document with text."""
     broken = [each.page.page_number for each in read if each.broken]
-    scans = [each.page.page_number for each in read if each.page.needs_ocr and not each.garbled]
+    scans = [each.page.page_number for each in read if each.page.needs_ocr and not each.garbled and not each.partly]
     garbled = [each.page.page_number for each in read if each.page.needs_ocr and each.garbled]
-    if not any(each.page.lines and not each.page.needs_ocr for each in read):
+    if not any(each.page.lines and (each.partly or not each.page.needs_ocr) for each in read):
         if broken and len(broken) == len(read):
             raise DocumentError("damaged", "none of its pages can be read: fetch the file again, or save it anew")
         if any(each.num_marks for each in read):
@@ -265,6 +278,8 @@ def _judge(read: Sequence[_ReadPage]) -> PdfContent:
         warnings.append(f"pages without text, shown as images (need OCR): {_listed(scans)}")
     if garbled:
         warnings.append(f"pages whose text layer is garbled (need OCR): {_listed(garbled)}")
+    if partly := [each.page.page_number for each in read if each.partly]:
+        warnings.append(f"pages with pictures of text that was not read (need OCR): {_listed(partly)}")
     if seen := [each.page for each in read if each.page.ocr_confidence is not None]:
         mean = sum(page.ocr_confidence or 0.0 for page in seen) / len(seen)
         numbers = _listed([page.page_number for page in seen])
