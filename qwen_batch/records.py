@@ -121,7 +121,7 @@ class ReadSettings:
     memory_limit: int = 1 << 30  # bytes
     max_pages: int = 20_000
     workers: int | None = None  # None: one for each core
-    ocr: Literal["auto", "off"] = "auto"
+    ocr: Literal["auto", "all", "off"] = "auto"
     passwords: tuple[str, ...] = ()
     password_file: str | None = None
 

@@ -22,7 +22,7 @@ from qwen_batch.read.pdf_columns import Word, find_columns, may_have_columns, wo
 from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_lines import LineMaker, iter_lines
-from qwen_batch.read.pdf_pictures import LOOK_SCALE, pictures_alone, shows_lines
+from qwen_batch.read.pdf_pictures import COVER_CHARS, LOOK_SCALE, pictures_alone, shows_lines, with_picture
 from qwen_batch.read.pdf_raised import with_raised
 from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids, read_marks
 from qwen_batch.read.pdf_turn import read_upright, with_standing
@@ -55,10 +55,12 @@ def read_pdf(
     max_pages: int = 20_000,
     tables: bool = True,
     ocr_seconds: float = 0.0,
+    ocr_pictures: bool = False,
 ) -> PdfContent:
     """Read a PDF. `passwords` are tried in turn where it is encrypted.
 
-    Pages that are images are read with the extra `ocr`, where it is installed, until `ocr_seconds` are over.
+    Pages that are images are read with the extra `ocr`, where it is installed, until `ocr_seconds` are over; with
+    `ocr_pictures` also large pictures of text beside the text of a page.
 
     Raises DocumentError: empty, wrong_type, damaged, encrypted, too_many_pages, needs_ocr.
     """
@@ -71,7 +73,7 @@ def read_pdf(
                 f"{num_pages} pages are more than input.max_pages allows ({max_pages}); raise it or split the file"
             )
             raise DocumentError("too_many_pages", message)
-        recogniser = Recogniser(ocr_seconds)
+        recogniser = Recogniser(ocr_seconds, ocr_pictures)
         read = [_read_page(file, number, tables, recogniser) for number in range(1, num_pages + 1)]
     return _judge(read)
 
@@ -118,7 +120,7 @@ def _read_page(file: PdfFile, page_number: int, tables: bool, recogniser: Recogn
         with file.page(page_number - 1) as page:  # one at a time: a long document would keep hundreds of megabytes
             read = _read_open_page(page, page_number, tables)
             read = _recognised(read, page, recogniser) if read.may_be_read else read
-            return _with_pictures(read, page) if read.pictures else read
+            return _with_pictures(read, page, recogniser) if read.pictures else read
     except PdfiumError:
         return _ReadPage(Page(page_number, ()), broken=True)
 
@@ -173,12 +175,21 @@ def _recognised(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _Read
     return read._replace(page=seen)
 
 
-def _with_pictures(read: _ReadPage, page: PdfPage) -> _ReadPage:
-    """The page, marked where a picture beside its text shows more of it."""
+def _with_pictures(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _ReadPage:
+    """The page with the text of its pictures at their place, where they show any and it can be read."""
     look = page.render(LOOK_SCALE)
-    if not any(shows_lines(look, box) for box in read.pictures):
-        return read
-    return read._replace(page=dataclasses.replace(read.page, needs_ocr=True), partly=True)
+    lines, scores, partly = read.page.lines, [], False
+    for box in read.pictures:
+        if not shows_lines(look, box):
+            continue
+        found = recogniser.read_area(page, box)
+        partly = partly or found is None
+        if found is not None and sum(len(line.text) for line in found.lines) >= COVER_CHARS:
+            lines = with_picture(lines, box, found.lines)
+            scores.append(found.confidence)
+    confidence = min(scores) if scores else None
+    seen = dataclasses.replace(read.page, lines=lines, needs_ocr=partly, ocr_confidence=confidence)
+    return read._replace(page=seen, partly=partly)
 
 
 def _regions(chars: PageChars, tables: Sequence[Table]) -> list[int] | None:
@@ -279,7 +290,7 @@ def _judge(read: Sequence[_ReadPage]) -> PdfContent:
     if garbled:
         warnings.append(f"pages whose text layer is garbled (need OCR): {_listed(garbled)}")
     if partly := [each.page.page_number for each in read if each.partly]:
-        warnings.append(f"pages with pictures of text that was not read (need OCR): {_listed(partly)}")
+        warnings.append(f"pages with pictures of text that was not read (input.ocr: all reads it): {_listed(partly)}")
     if seen := [each.page for each in read if each.page.ocr_confidence is not None]:
         mean = sum(page.ocr_confidence or 0.0 for page in seen) / len(seen)
         numbers = _listed([page.page_number for page in seen])

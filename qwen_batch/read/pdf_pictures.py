@@ -69,15 +69,25 @@ def _holds(box: BBox, other: BBox) -> bool:
 
 
 def shows_lines(picture: Picture, box: BBox) -> bool:
-    """Whether lines of text, level or a little askew, are seen in a part of a page, rendered in LOOK_SCALE."""
+    """Whether lines of text, level or upright, a little askew or not, are seen in a part of a page, rendered in
+    LOOK_SCALE."""
     left, top, right, bottom = (round(side * LOOK_SCALE) for side in box)
-    grey = memoryview(picture.data)[1::3]  # the green of each pixel
-    right, bottom = min(right, picture.width), min(bottom, picture.height)
-    edges = [left + (right - left) * number // STRIPS for number in range(STRIPS + 1)]
+    across, down = (left, min(right, picture.width)), (top, min(bottom, picture.height))
+    green = memoryview(picture.data)[1::3]  # of each pixel, row by row
+    return _has_lines(green, (across, 1), (down, picture.width)) or _has_lines(
+        green, (down, picture.width), (across, 1)
+    )
+
+
+def _has_lines(pixels: memoryview, along: tuple[tuple[int, int], int], across: tuple[tuple[int, int], int]) -> bool:
+    """Whether lines run along an axis. Each is given by its first pixel and the one after its last, and by the distance
+    from pixel to pixel."""
+    (first, after), step = along
+    places, stride = across
     beside = 0  # strips with lines
-    for start, end in pairwise(edges):
-        rows = (grey[row * picture.width + start : row * picture.width + end].tobytes() for row in range(top, bottom))
-        inked = [max(row) - min(row) >= CONTRAST for row in rows if row]
+    for start, end in pairwise(first + (after - first) * number // STRIPS for number in range(STRIPS + 1)):
+        rows = (pixels[row * stride + start * step : row * stride + end * step : step] for row in range(*places))
+        inked = [max(row) - min(row) >= CONTRAST for row in map(bytes, rows) if row]
         lines = sum(LINE_HEIGHT[0] <= height <= LINE_HEIGHT[1] for height in _runs(inked))
         beside = beside + 1 if lines >= MIN_LINES and sum(inked) <= INKED * len(inked) else 0
         if beside >= STRIPS_BESIDE:
@@ -94,3 +104,15 @@ def _runs(flags: Sequence[bool]) -> Iterator[int]:
         elif length:
             yield length
             length = 0
+
+
+def with_picture(lines: Sequence[Line], box: BBox, seen: Sequence[Line]) -> tuple[Line, ...]:
+    """The lines of a page, and those of a picture after the last that stands above it."""
+    above = [number for number, line in enumerate(lines) if line.bbox and _is_above(line.bbox, box)]
+    below = [number for number, line in enumerate(lines) if line.bbox and line.bbox[1] >= (box[1] + box[3]) / 2]
+    place = above[-1] + 1 if above else min(below, default=len(lines))
+    return (*lines[:place], *seen, *lines[place:])
+
+
+def _is_above(line: BBox, box: BBox) -> bool:
+    return line[3] <= (box[1] + box[3]) / 2 and line[0] < box[2] and box[0] < line[2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pypdfium2
@@ -14,8 +15,9 @@ from reportlab.lib.pagesizes import letter
 from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen.canvas import Canvas
 
+from qwen_batch.read import ocr
 from qwen_batch.read.pdf import read_pdf
-from qwen_batch.read.pdf_pictures import pictures_alone
+from qwen_batch.read.pdf_pictures import pictures_alone, with_picture
 from qwen_batch.records import Line, Page
 
 WIDTH, HEIGHT = letter
@@ -79,12 +81,47 @@ def test_a_scan_below_a_letter_needs_ocr(write: Callable[..., Path], bands: int)
     (page,) = content.pages
     assert [line.text for line in page.lines] == LETTER
     assert page.needs_ocr
-    assert content.warnings == ("pages with pictures of text that was not read (need OCR): 1",)
+    assert content.warnings == ("pages with pictures of text that was not read (input.ocr: all reads it): 1",)
 
 
 def test_what_lies_a_little_askew_is_seen_too(write: Callable[..., Path]) -> None:
     askew = text_picture().rotate(1.5, resample=Image.Resampling.BICUBIC, fillcolor=255)
     assert read_page(write(askew)).needs_ocr
+
+
+def test_it_is_read_where_that_is_asked_for(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = ocr.Recognised(tuple(Line(text, PLACE) for text in ANNEX), 0.9)
+    monkeypatch.setattr(ocr, "_is_installed", lambda: True)
+    monkeypatch.setattr(ocr, "recognise_area", lambda page, area: seen)
+    path = write(text_picture())
+    assert read_pdf(path, ocr_seconds=60).pages[0].needs_ocr
+    (page,) = read_pdf(path, ocr_seconds=60, ocr_pictures=True).pages
+    assert [line.text for line in page.lines] == [*LETTER, *ANNEX]
+    assert (page.needs_ocr, page.ocr_confidence) == (False, 0.9)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("rapidocr") is None, reason="the extra `ocr` is not installed")
+@pytest.mark.parametrize("degrees", [0, 90, 180])
+def test_real_recognition_of_an_area(write: Callable[..., Path], degrees: int) -> None:
+    place = PLACE if degrees != 90 else (72.0, 40.0, 361.0, 445.0)
+    path = write(text_picture().rotate(degrees, expand=True), place=place)
+    (page,) = read_pdf(path, ocr_seconds=600, ocr_pictures=True).pages
+    assert [line.text for line in page.lines] == [*LETTER, *ANNEX]
+    for line in page.lines[len(LETTER) :]:
+        assert line.bbox is not None
+        assert place[0] < line.bbox[0] < line.bbox[2] < place[0] + place[2]
+        assert HEIGHT - place[1] - place[3] < line.bbox[1] < line.bbox[3] < HEIGHT - place[1]
+
+
+def test_the_place_of_a_picture_in_the_order() -> None:
+    above, below = Line("above", (72, 80, 300, 92)), Line("below", (72, 600, 300, 612))
+    beside = Line("beside", (400, 80, 500, 92))
+    box, seen = (72.0, 200.0, 350.0, 500.0), (Line("seen", (80, 210, 300, 222)),)
+    assert with_picture([above, below], box, seen) == (above, *seen, below)
+    assert with_picture([beside, above, below], box, seen) == (beside, above, *seen, below)
+    assert with_picture([below], box, seen) == (*seen, below)
+    assert with_picture([], box, seen) == seen
 
 
 @pytest.mark.parametrize("draw", [photograph, chart])
