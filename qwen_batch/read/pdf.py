@@ -13,14 +13,16 @@ from typing import NamedTuple
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read import pdfium
+from qwen_batch.read.garbled import is_garbled
 from qwen_batch.read.kinds import kind_name, sniff
-from qwen_batch.read.ocr import Recogniser, is_garbled
+from qwen_batch.read.ocr import Recogniser
 from qwen_batch.read.order import in_reading_order
 from qwen_batch.read.pdf_chars import Char, PageChars
 from qwen_batch.read.pdf_columns import Word, find_columns, may_have_columns, words_of
 from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_lines import LineMaker, iter_lines
+from qwen_batch.read.pdf_pictures import COVER_CHARS, LOOK_SCALE, pictures_alone, shows_lines, with_picture
 from qwen_batch.read.pdf_raised import with_raised
 from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids, read_marks
 from qwen_batch.read.pdf_turn import read_upright, with_standing
@@ -53,10 +55,12 @@ def read_pdf(
     max_pages: int = 20_000,
     tables: bool = True,
     ocr_seconds: float = 0.0,
+    ocr_pictures: bool = False,
 ) -> PdfContent:
     """Read a PDF. `passwords` are tried in turn where it is encrypted.
 
-    Pages that are images are read with the extra `ocr`, where it is installed, until `ocr_seconds` are over.
+    Pages that are images are read with the extra `ocr`, where it is installed, until `ocr_seconds` are over; with
+    `ocr_pictures` also large pictures of text beside the text of a page.
 
     Raises DocumentError: empty, wrong_type, damaged, encrypted, too_many_pages, needs_ocr.
     """
@@ -69,7 +73,7 @@ def read_pdf(
                 f"{num_pages} pages are more than input.max_pages allows ({max_pages}); raise it or split the file"
             )
             raise DocumentError("too_many_pages", message)
-        recogniser = Recogniser(ocr_seconds)
+        recogniser = Recogniser(ocr_seconds, ocr_pictures)
         read = [_read_page(file, number, tables, recogniser) for number in range(1, num_pages + 1)]
     return _judge(read)
 
@@ -80,6 +84,8 @@ class _ReadPage(NamedTuple):
     broken: bool = False
     garbled: bool = False  # its text layer says nothing
     may_be_read: bool = False  # by OCR: no text, but an image, or so much drawn that it may be letters
+    pictures: tuple[BBox, ...] = ()  # beside its text, that may show more of it
+    partly: bool = False  # such a picture shows text that was not read
 
 
 def _check_kind(path: Path) -> None:
@@ -113,7 +119,8 @@ def _read_page(file: PdfFile, page_number: int, tables: bool, recogniser: Recogn
     try:
         with file.page(page_number - 1) as page:  # one at a time: a long document would keep hundreds of megabytes
             read = _read_open_page(page, page_number, tables)
-            return _recognised(read, page, recogniser) if read.may_be_read else read
+            read = _recognised(read, page, recogniser) if read.may_be_read else read
+            return _with_pictures(read, page, recogniser) if read.pictures else read
     except PdfiumError:
         return _ReadPage(Page(page_number, ()), broken=True)
 
@@ -129,7 +136,7 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
     lines = with_standing(view, in_reading_order(list(made)), found)
     if page.forms:
         lines = tuple(with_fields(lines, read_fields(page.forms, page.handle, placement)))
-    if is_garbled("".join(line.text for line in lines)):
+    if is_garbled("\n".join(line.text for line in lines), view.num_unnamed):
         return _ReadPage(
             Page(page_number, (), (), width, height, needs_ocr=True),
             max(1, marks.num_objects),
@@ -146,7 +153,8 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
     page_read = Page(
         page_number, lines, found, width, height, is_scan, written_down=written_down, pictures=marks.pictures
     )
-    return _ReadPage(page_read, marks.num_objects, may_be_read=may_be_read)
+    pictures = () if may_be_read or not lines else tuple(pictures_alone(marks.images, lines, view.size))
+    return _ReadPage(page_read, marks.num_objects, may_be_read=may_be_read, pictures=pictures)
 
 
 def _are_stamps(lines: Sequence[Line], height: float) -> bool:
@@ -165,6 +173,23 @@ def _recognised(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _Read
     if found.quarters % 2:
         seen = dataclasses.replace(seen, width=seen.height, height=seen.width)
     return read._replace(page=seen)
+
+
+def _with_pictures(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _ReadPage:
+    """The page with the text of its pictures at their place, where they show any and it can be read."""
+    look = page.render(LOOK_SCALE)
+    lines, scores, partly = read.page.lines, [], False
+    for box in read.pictures:
+        if not shows_lines(look, box):
+            continue
+        found = recogniser.read_area(page, box)
+        partly = partly or found is None
+        if found is not None and sum(len(line.text) for line in found.lines) >= COVER_CHARS:
+            lines = with_picture(lines, box, found.lines)
+            scores.append(found.confidence)
+    confidence = min(scores) if scores else None
+    seen = dataclasses.replace(read.page, lines=lines, needs_ocr=partly, ocr_confidence=confidence)
+    return read._replace(page=seen, partly=partly)
 
 
 def _regions(chars: PageChars, tables: Sequence[Table]) -> list[int] | None:
@@ -249,8 +274,9 @@ def _overlap(table: Table, other: Table) -> bool:
 def _judge(read: Sequence[_ReadPage]) -> PdfContent:
     """Decide what a document without text is, and warn of pages that are missing from a document with text."""
     broken = [each.page.page_number for each in read if each.broken]
-    scans = [each.page.page_number for each in read if each.page.needs_ocr]
-    if not any(each.page.lines and not each.page.needs_ocr for each in read):
+    scans = [each.page.page_number for each in read if each.page.needs_ocr and not each.garbled and not each.partly]
+    garbled = [each.page.page_number for each in read if each.page.needs_ocr and each.garbled]
+    if not any(each.page.lines and (each.partly or not each.page.needs_ocr) for each in read):
         if broken and len(broken) == len(read):
             raise DocumentError("damaged", "none of its pages can be read: fetch the file again, or save it anew")
         if any(each.num_marks for each in read):
@@ -261,6 +287,10 @@ def _judge(read: Sequence[_ReadPage]) -> PdfContent:
     warnings = []
     if scans:
         warnings.append(f"pages without text, shown as images (need OCR): {_listed(scans)}")
+    if garbled:
+        warnings.append(f"pages whose text layer is garbled (need OCR): {_listed(garbled)}")
+    if partly := [each.page.page_number for each in read if each.partly]:
+        warnings.append(f"pages with pictures of text that was not read (input.ocr: all reads it): {_listed(partly)}")
     if seen := [each.page for each in read if each.page.ocr_confidence is not None]:
         mean = sum(page.ocr_confidence or 0.0 for page in seen) / len(seen)
         numbers = _listed([page.page_number for page in seen])

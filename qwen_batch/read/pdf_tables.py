@@ -18,6 +18,7 @@ MAX_OBJECTS = 20_000  # of a page; more is a drawing
 MAX_SEGMENTS = 64  # of one path; rules and boxes have few
 MAX_EDGES = 1_500  # of each direction, after merging
 MAX_DEPTH = 4  # of form XObjects in one another
+MIN_IMAGE = 20.0  # points: a smaller one is no picture of text, nor a part of it
 MIN_PIXELS = 256  # of an image; a smaller one is a colour
 STRAIGHT = 0.6  # points that an edge may lean
 
@@ -33,6 +34,7 @@ class Marks(NamedTuple):
     num_objects: int  # of all kinds
     image_area: float  # square points in user space
     pictures: tuple[Picture, ...] = ()  # that cover the middle
+    images: tuple[BBox, ...] = ()  # where the larger ones are shown
 
 
 class Grid(NamedTuple):
@@ -55,15 +57,19 @@ def read_marks(
     """Walk through the page's objects, once. `middle`: of the page, as shown."""
     edges: list[BBox] = []
     pictures: list[Picture] = []
+    images: list[BBox] = []
     count, area = 0, 0.0
     for kind, item, matrix in islice(_iter_objects(page), MAX_OBJECTS):
         count += 1
         if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
             area += _area(item)
-            pictures += _iter_picture(item, matrix, placement, middle)
+            box = _image_box(item, matrix, placement)
+            pictures += _iter_picture(item, box, middle)
+            if min(box[2] - box[0], box[3] - box[1]) >= MIN_IMAGE:
+                images.append(box)
         elif kind == pdfium.FPDF_PAGEOBJ_PATH and want_edges and _is_drawn(item):
             edges.extend(_iter_edges(item, matrix, placement))
-    return Marks(tuple(edges) if count < MAX_OBJECTS else (), count, area, tuple(pictures))
+    return Marks(tuple(edges) if count < MAX_OBJECTS else (), count, area, tuple(pictures), tuple(images))
 
 
 def find_grids(edges: Sequence[BBox]) -> list[Grid]:
@@ -191,11 +197,17 @@ def _area(item: int) -> float:
     return abs((right.value - left.value) * (top.value - bottom.value))
 
 
-def _iter_picture(item: int, matrix: Matrix, placement: Placement, middle: tuple[float, float]) -> Iterator[Picture]:
-    """The image, if it covers the middle of the page; it fills the unit square of its own space."""
+def _image_box(item: int, matrix: Matrix, placement: Placement) -> BBox:
+    """Where an image is shown; it fills the unit square of its own space."""
     a, b, c, d, e, f = _multiply(_matrix_of(item), matrix)
     corners = [placement.point(e + x, f + y) for x, y in ((0.0, 0.0), (a, b), (c, d), (a + c, b + d))]
     (x0, x1), (top, bottom) = ((min(places), max(places)) for places in zip(*corners, strict=True))
+    return x0, top, x1, bottom
+
+
+def _iter_picture(item: int, box: BBox, middle: tuple[float, float]) -> Iterator[Picture]:
+    """The image, if it covers the middle of the page."""
+    x0, top, x1, bottom = box
     if x0 <= middle[0] <= x1 and top <= middle[1] <= bottom:
         width, height = ctypes.c_uint(), ctypes.c_uint()
         pdfium.FPDFImageObj_GetImagePixelSize(item, width, height)
