@@ -21,6 +21,7 @@ from qwen_batch.read.pdf_columns import Word, find_columns, may_have_columns, wo
 from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_lines import LineMaker, iter_lines
+from qwen_batch.read.pdf_pictures import iter_pictures
 from qwen_batch.read.pdf_raised import with_raised
 from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids, read_marks
 from qwen_batch.read.pdf_turn import read_upright, with_standing
@@ -122,7 +123,8 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
     view = read_upright(page)
     placement, chars, (width, height) = view.placement, with_raised(view.chars), view.size
     has_text = bool(chars.text) and not chars.text.isspace()
-    marks = read_marks(page.handle, placement, tables and has_text, (width / 2, height / 2))
+    pictures_of = functools.partial(iter_pictures, page, placement, (width / 2, height / 2), has_text)
+    marks = read_marks(page.handle, placement, tables and has_text, pictures_of)
     found = _read_tables(marks, chars) if has_text and tables else ()
     maker = LineMaker(view.textpage, placement, chars)
     made = (line for start, end in iter_lines(chars, _regions(chars, found)) for line in maker.make(start, end))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, repeat
 from typing import NamedTuple
 
@@ -18,7 +17,6 @@ MAX_OBJECTS = 20_000  # of a page; more is a drawing
 MAX_SEGMENTS = 64  # of one path; rules and boxes have few
 MAX_EDGES = 1_500  # of each direction, after merging
 MAX_DEPTH = 4  # of form XObjects in one another
-MIN_PIXELS = 256  # of an image; a smaller one is a colour
 STRAIGHT = 0.6  # points that an edge may lean
 
 Matrix = tuple[float, float, float, float, float, float]
@@ -50,9 +48,9 @@ class Grid(NamedTuple):
 
 
 def read_marks(
-    page: int, placement: Placement, want_edges: bool, middle: tuple[float, float] = (math.inf, math.inf)
+    page: int, placement: Placement, want_edges: bool, pictures_of: Callable[[int, Matrix], Iterable[Picture]]
 ) -> Marks:
-    """Walk through the page's objects, once. `middle`: of the page, as shown."""
+    """Walk through the page's objects, once. `pictures_of` is asked about each image and its matrix."""
     edges: list[BBox] = []
     pictures: list[Picture] = []
     count, area = 0, 0.0
@@ -60,7 +58,7 @@ def read_marks(
         count += 1
         if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
             area += _area(item)
-            pictures += _iter_picture(item, matrix, placement, middle)
+            pictures += pictures_of(item, _multiply(_matrix_of(item), matrix))
         elif kind == pdfium.FPDF_PAGEOBJ_PATH and want_edges and _is_drawn(item):
             edges.extend(_iter_edges(item, matrix, placement))
     return Marks(tuple(edges) if count < MAX_OBJECTS else (), count, area, tuple(pictures))
@@ -189,21 +187,6 @@ def _area(item: int) -> float:
     if not pdfium.FPDFPageObj_GetBounds(item, left, bottom, right, top):
         return 0.0
     return abs((right.value - left.value) * (top.value - bottom.value))
-
-
-def _iter_picture(item: int, matrix: Matrix, placement: Placement, middle: tuple[float, float]) -> Iterator[Picture]:
-    """The image, if it covers the middle of the page; it fills the unit square of its own space."""
-    a, b, c, d, e, f = _multiply(_matrix_of(item), matrix)
-    corners = [placement.point(e + x, f + y) for x, y in ((0.0, 0.0), (a, b), (c, d), (a + c, b + d))]
-    (x0, x1), (top, bottom) = ((min(places), max(places)) for places in zip(*corners, strict=True))
-    if x0 <= middle[0] <= x1 and top <= middle[1] <= bottom:
-        width, height = ctypes.c_uint(), ctypes.c_uint()
-        pdfium.FPDFImageObj_GetImagePixelSize(item, width, height)
-        if width.value * height.value < MIN_PIXELS:
-            return
-        size = pdfium.FPDFImageObj_GetImageDataRaw(item, None, 0)
-        content = f"{width.value}x{height.value}, {size} bytes"
-        yield Picture((x0, top, x1, bottom), content, bool(pdfium.FPDFPageObj_HasTransparency(item)))
 
 
 def _is_drawn(item: int) -> bool:
