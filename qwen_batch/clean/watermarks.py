@@ -13,6 +13,7 @@ from collections.abc import Container, Iterator, Sequence
 
 from qwen_batch.clean.markers import is_cjk
 from qwen_batch.clean.removals import without_lines
+from qwen_batch.clean.sizes import body_size_of
 from qwen_batch.records import BBox, Line, Page, Picture, Removal
 
 REASON = "watermark"
@@ -45,7 +46,7 @@ INNER = 0.2  # of a line's height, at its top and foot: boxes of neighbouring li
 
 def remove_watermarks(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Removal, ...]]:
     """Take out words that are printed over other words."""
-    body = _body_size(pages)
+    body = body_size_of(pages)
     repeated = _repeated(pages)
     slanted = Counter(line.text.strip() for page in pages for line in page.lines if is_slanted(line))
 
@@ -95,14 +96,6 @@ def _is_crossed(picture: Picture, page: Page) -> bool:
 
 def _picture_place(picture: Picture) -> Place:
     return picture.content, round(picture.bbox[0] / STEP), round(picture.bbox[1] / STEP)
-
-
-def _body_size(pages: Sequence[Page]) -> float:
-    sizes: Counter[float] = Counter()
-    for page in pages:
-        for line in page.lines:
-            sizes[round(line.font_size or 0.0, 1)] += len(line.text)
-    return sizes.most_common(1)[0][0] if sizes else 0.0
 
 
 def is_slanted(line: Line) -> bool:

@@ -22,9 +22,9 @@ MIN_LEVEL = 0.6  # share of a line's letters on the line; a slanted or upright l
 SMALLER = 0.9  # of the tallest letter of the line: a raised digit is smaller
 SMALLEST = 0.25  # the same: digits that a font lacks have boxes without height
 LONE_SMALLER = 0.8  # of the letters of the page: a mark that was drawn by itself
-# Beside Chinese letters, which are taller than digits and reach below them, every digit is small and raised.
+# Beside Chinese letters, which are taller than digits and reach below them, every digit is small and raised a little.
 WIDE_SHARE, WIDE_RISE, WIDE_SMALLER = 0.25, 0.7, 0.62
-_FIRST_WIDE = "\u2e80"
+_FIRST_WIDE = "\u0590"  # Hebrew, Arabic and Indian letters reach below the line as well
 MAX_DIGITS = 3
 BEFORE = 1.2  # the same, between a mark and its note
 LATE = 4.0  # times the letters' height that a mark stands left of what was drawn before it; an index less far

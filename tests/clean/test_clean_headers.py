@@ -80,6 +80,22 @@ def test_heads_of_three_pages(heads: list[str], removed: list[int]) -> None:
     assert [removal.page_number for removal in removals] == removed
 
 
+def test_a_roman_number_beside_a_year_that_stays_the_same() -> None:
+    romans = ("i", "ii", "iii", "iv", "v", "vi")
+    assert len(remove_headers([with_head(n, f"{romans[n - 1]}   Report 2023") for n in range(1, 7)])[1]) == 6
+
+
+def stamped(size: float) -> list[Page]:
+    """Pages with a date and a time, which is another one on each."""
+    heads = [f"Rev. 2 of 3/12/2024, printed 3/12/2024 10:{15 + n * n}:{n * 17 % 60:02}" for n in range(1, 6)]
+    return [page(n, line(head, 30.0, size=size), *body(story(n))) for n, head in enumerate(heads, 1)]
+
+
+def test_small_heads_whose_numbers_are_mostly_the_same() -> None:
+    assert len(remove_headers(stamped(size=8.0))[1]) == 5
+    assert remove_headers(stamped(size=10.0))[1] == ()
+
+
 def test_numbered_headings_on_following_pages_stay() -> None:
     heads = ["1. Purpose", "2. Term", "3. Duties"]
     assert remove_headers([with_head(n, head) for n, head in enumerate(heads, 1)])[1] == ()
