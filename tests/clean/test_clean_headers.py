@@ -206,6 +206,15 @@ def test_a_title_of_every_page_stays() -> None:
     assert remove_headers(made)[1] == ()
 
 
+def test_a_larger_title_may_stand_nearer_to_the_edge() -> None:
+    lines = [
+        [line("Application", 54.0, size=size), *body([f"{word}."] * 4, 90)] for size in (13, 10) for word in WORDS[:4]
+    ]
+    small, large = lines[4:], lines[:4]
+    assert remove_headers([page(n, *each) for n, each in enumerate(large, 1)])[1] == ()
+    assert len(remove_headers([page(n, *each) for n, each in enumerate(small, 1)])[1]) == 4
+
+
 def test_a_title_of_every_page_goes_where_the_text_runs_on_over_it_but_for_its_first_place() -> None:
     full = "which the parties have agreed upon, and the seller has the goods brought to the"
     made = [page(n, line("Sale of Goods", 72), *body([WORDS[n], *story(n), full], 102)) for n in (1, 2, 3)]
@@ -261,6 +270,14 @@ def test_roman_and_then_arabic_numbers_go() -> None:
     numbers = ["i", "ii", "iii", "1", "2", "3", "4"]
     made = [page(n, *body(story(n)), line(number, FOOT)) for n, number in enumerate(numbers, 1)]
     assert len(remove_page_numbers(made)[1]) == 7
+
+
+def test_numbers_that_begin_anew_in_each_chapter_go() -> None:
+    labels = ["1-1", "1-2", "1-3", "2-1", "2-2", "A-1"]
+    made = [page(n, *body(story(n)), line(label, FOOT)) for n, label in enumerate(labels, 1)]
+    assert [removal.text for removal in remove_page_numbers(made)[1]] == labels
+    ranges = [page(n, *body(story(n)), line(f"{n * n}-{n * 7}", FOOT)) for n in range(1, 7)]
+    assert remove_page_numbers(ranges)[1] == ()
 
 
 def test_numbers_that_do_not_count_stay() -> None:
