@@ -19,6 +19,7 @@ from qwen_batch.read.ocr import Recogniser
 from qwen_batch.read.order import in_reading_order
 from qwen_batch.read.pdf_chars import Char, PageChars
 from qwen_batch.read.pdf_columns import Word, find_columns, may_have_columns, words_of
+from qwen_batch.read.pdf_covers import iter_covers
 from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_lines import LineMaker, iter_lines
@@ -129,7 +130,8 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
     view = read_upright(page)
     placement, chars, (width, height) = view.placement, with_raised(view.chars), view.size
     has_text = bool(chars.text) and not chars.text.isspace()
-    marks = read_marks(page.handle, placement, tables and has_text, (width / 2, height / 2))
+    covers_of = functools.partial(iter_covers, page, (width / 2, height / 2), has_text)
+    marks = read_marks(page.handle, placement, tables and has_text, covers_of)
     found = _read_tables(marks, chars) if has_text and tables else ()
     maker = LineMaker(view.textpage, placement, chars)
     made = (line for start, end in iter_lines(chars, _regions(chars, found)) for line in maker.make(start, end))

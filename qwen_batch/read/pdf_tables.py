@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, repeat
 from typing import NamedTuple
 
@@ -19,7 +18,6 @@ MAX_SEGMENTS = 64  # of one path; rules and boxes have few
 MAX_EDGES = 1_500  # of each direction, after merging
 MAX_DEPTH = 4  # of form XObjects in one another
 MIN_IMAGE = 20.0  # points: a smaller one is no picture of text, nor a part of it
-MIN_PIXELS = 256  # of an image; a smaller one is a colour
 STRAIGHT = 0.6  # points that an edge may lean
 
 Matrix = tuple[float, float, float, float, float, float]
@@ -52,11 +50,11 @@ class Grid(NamedTuple):
 
 
 def read_marks(
-    page: int, placement: Placement, want_edges: bool, middle: tuple[float, float] = (math.inf, math.inf)
+    page: int, placement: Placement, want_edges: bool, covers_of: Callable[[int, BBox], Iterable[Picture]]
 ) -> Marks:
-    """Walk through the page's objects, once. `middle`: of the page, as shown."""
+    """Walk through the page's objects, once. `covers_of` is asked about each image and its place."""
     edges: list[BBox] = []
-    pictures: list[Picture] = []
+    covers: list[Picture] = []
     images: list[BBox] = []
     count, area = 0, 0.0
     for kind, item, matrix in islice(_iter_objects(page), MAX_OBJECTS):
@@ -64,12 +62,12 @@ def read_marks(
         if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
             area += _area(item)
             box = _image_box(item, matrix, placement)
-            pictures += _iter_picture(item, box, middle)
+            covers += covers_of(item, box)
             if min(box[2] - box[0], box[3] - box[1]) >= MIN_IMAGE:
                 images.append(box)
         elif kind == pdfium.FPDF_PAGEOBJ_PATH and want_edges and _is_drawn(item):
             edges.extend(_iter_edges(item, matrix, placement))
-    return Marks(tuple(edges) if count < MAX_OBJECTS else (), count, area, tuple(pictures), tuple(images))
+    return Marks(tuple(edges) if count < MAX_OBJECTS else (), count, area, tuple(covers), tuple(images))
 
 
 def find_grids(edges: Sequence[BBox]) -> list[Grid]:
@@ -203,19 +201,6 @@ def _image_box(item: int, matrix: Matrix, placement: Placement) -> BBox:
     corners = [placement.point(e + x, f + y) for x, y in ((0.0, 0.0), (a, b), (c, d), (a + c, b + d))]
     (x0, x1), (top, bottom) = ((min(places), max(places)) for places in zip(*corners, strict=True))
     return x0, top, x1, bottom
-
-
-def _iter_picture(item: int, box: BBox, middle: tuple[float, float]) -> Iterator[Picture]:
-    """The image, if it covers the middle of the page."""
-    x0, top, x1, bottom = box
-    if x0 <= middle[0] <= x1 and top <= middle[1] <= bottom:
-        width, height = ctypes.c_uint(), ctypes.c_uint()
-        pdfium.FPDFImageObj_GetImagePixelSize(item, width, height)
-        if width.value * height.value < MIN_PIXELS:
-            return
-        size = pdfium.FPDFImageObj_GetImageDataRaw(item, None, 0)
-        content = f"{width.value}x{height.value}, {size} bytes"
-        yield Picture((x0, top, x1, bottom), content, bool(pdfium.FPDFPageObj_HasTransparency(item)))
 
 
 def _is_drawn(item: int) -> bool:
