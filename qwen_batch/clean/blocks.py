@@ -65,7 +65,7 @@ def _of_run(
         return rights
     beside = _num_beside(run, near, levels)
     if is_measured:
-        return [near] * len(run) if 2 * beside >= len(run) and _is_prose(run, near) else rights
+        return [near] * len(run) if 2 * beside >= len(run) and is_prose(run, near) else rights
     is_block = not beside and not any(_continues(before.text, row.text) for before, row in pairwise(run))
     return [outer] * len(run) if is_block else rights
 
@@ -84,7 +84,7 @@ def _is_alone(row: Row, levels: Sequence[tuple[float, float]]) -> bool:
     return bisect.bisect_left(levels, (row.bottom + row.size / 2, 0.0)) - low <= 1
 
 
-def _is_prose(run: Sequence[Row], near: float) -> bool:
+def is_prose(run: Sequence[Row], near: float) -> bool:
     """Whether lines fill a column, but for the last, and many of them go on with a sentence."""
     filled = sum(row.x1 - row.x0 for row in run[:-1]) >= FILLED * sum(near - row.x0 for row in run[:-1])
     return filled and sum(_begins_lower(row.text) for row in run[1:]) >= GOING_ON * len(run)

@@ -163,6 +163,8 @@ class _Joiner:
 def _break_before(paragraph: Sequence[Row], row: Row) -> str | None:
     """What separates a line from the open paragraph; None: it goes on."""
     last = paragraph[-1]
+    if (last.code or row.code) and last.flows and row.flows:
+        return LINE if _is_below(last, row) else PARAGRAPH
     if not (last.flows and row.flows):
         return LINE if last.page_number == row.page_number and not row.apart else PARAGRAPH
     if row.apart:
@@ -186,7 +188,11 @@ def _break_before(paragraph: Sequence[Row], row: Row) -> str | None:
 def _has_gaps(text: str, row: Row) -> bool:
     """Whether the spaces within a line say something: in columns and code. Typed columns stand two apart."""
     is_typed = row.flows and not row.printed
-    return has_columns(text) or looks_like_code(text) or (is_typed and len(_TYPED_GAP.findall(text)) > 1)
+    return row.code or has_columns(text) or looks_like_code(text) or (is_typed and len(_TYPED_GAP.findall(text)) > 1)
+
+
+def _is_below(last: Row, row: Row) -> bool:
+    return row.page_number == last.page_number and 0 < row.bottom - last.bottom <= GAP * row.leading + 0.5
 
 
 def _same_list(first: Row, row: Row) -> bool:

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from qwen_batch.clean.code import as_prose, is_typewritten, with_indents
 from qwen_batch.clean.margins import Margins, margins_everywhere, printed_rights, typed_rights
 from qwen_batch.clean.markers import has_columns, has_sentence_gaps, is_stretched
 from qwen_batch.clean.rows import INDENT, Entry, Row, in_one_run, iter_entries, same_size
@@ -17,6 +18,8 @@ FULL_ROOM = 0.35  # ems that a justified line may lack
 def document_entries(pages: Sequence[Page]) -> list[list[Entry]]:
     """The lines and tables of each page in reading order, with their measures."""
     plain = [list(iter_entries(page)) for page in pages]
+    if is_typewritten([entry for entries in plain for entry in entries if isinstance(entry, Row)]):
+        plain = [[as_prose(entry) if isinstance(entry, Row) else entry for entry in entries] for entries in plain]
     everywhere = margins_everywhere([entry for entries in plain for entry in entries if isinstance(entry, Row)])
     return [_measured(page, entries, everywhere) for page, entries in zip(pages, plain, strict=True)]
 
@@ -28,10 +31,9 @@ def _measured(page: Page, entries: Sequence[Entry], everywhere: Margins) -> list
 
 
 def _measure(rows: Sequence[Row], everywhere: Margins, width: float | None) -> list[Row]:
-    leadings = (
-        _leadings(rows) if width is not None else {}
-    )  # where lines are typed, a blank one always ends a paragraph
+    leadings = _leadings(rows) if width is not None else {}  # typed: a blank line always ends a paragraph
     rows = [_with(row, leadings.get(round(row.size * 2), 1.2 * row.size)) for row in rows]
+    rows = rows if width is None else with_indents(rows)
     rights = printed_rights(rows, everywhere, width) if width is not None else typed_rights(rows)
     indented = [_is_indented(row, after) for row, after in itertools.pairwise(rows)]
     done = [
@@ -47,7 +49,7 @@ def _measure(rows: Sequence[Row], everywhere: Margins, width: float | None) -> l
 def _unstretched(row: Row, before: Row | None, after: Row | None) -> Row:
     """A line of few words in a narrow justified column has gaps as wide as those between the columns of a table; so
     have typewritten lines after a sentence."""
-    if not (is_stretched(row.text) or has_sentence_gaps(row.text)) or not _is_full(row):
+    if row.code or not (is_stretched(row.text) or has_sentence_gaps(row.text)) or not _is_full(row):
         return row
     follows = before is not None and _is_full(before) and not has_columns(before.text) and in_one_run(before, row)
     goes_on = after is not None and in_one_run(row, after) and abs(after.x0 - row.x0) < INDENT * row.size

@@ -15,6 +15,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from qwen_batch.clean.fences import fenced
 from qwen_batch.records import Line, Page, Removal, Table
 
 REASON = "control_character"
@@ -88,7 +89,11 @@ def normalise_pages(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Remo
     for page in pages:
         removed: Counter[str] = Counter()
         misread: list[str] = []
-        lines = tuple(_normalise_line(line, removed, misread) for line in page.lines)
+        fences = _fences(page)
+        lines = tuple(
+            _normalise_line(line, removed, misread) if number not in fences else _visible(line, removed)
+            for number, line in enumerate(page.lines)
+        )
         tables = tuple(_normalise_table(table, misread) for table in page.tables)
         done.append(dataclasses.replace(page, lines=lines, tables=tables))
         if removed:
@@ -96,6 +101,19 @@ def normalise_pages(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Remo
         if misread:
             removals.append(Removal(page.page_number, _shown(misread), MISREAD))
     return tuple(done), tuple(removals)
+
+
+def _fences(page: Page) -> frozenset[int]:
+    """The lines of a text file that stand between fences."""
+    if page.paragraphs or all(line.bbox is not None for line in page.lines):
+        return frozenset()
+    return frozenset(number for number, inside in enumerate(fenced(page.lines)) if inside)
+
+
+def _visible(line: Line, removed: Counter[str]) -> Line:
+    """Code as it is, but for characters that cannot be seen."""
+    removed.update("".join(_INVISIBLE.findall(line.text)))
+    return dataclasses.replace(line, text=_INVISIBLE.sub("", line.text))
 
 
 def _normalise_line(line: Line, removed: Counter[str], misread: list[str]) -> Line:
