@@ -7,6 +7,7 @@ joined, also over columns and pages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ CJK_ROOM = 2.2  # ems that a full Chinese line may lack: punctuation may not beg
 LISTED = ("letter", "roman", "circled")  # kinds of numbering whose items stand close together
 BESIDE, BESIDE_IN_FULL = 1.5, 3.0  # ems between pieces of one line
 FULL_SLACK = 0.35  # ems that a full line may lack
+_BAR = re.compile(r"(\\*)\|")  # with the backslashes before it, which would undo an escape
 
 
 class Piece(NamedTuple):
@@ -75,7 +77,7 @@ def to_markdown(table: Table) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
+    return _BAR.sub(r"\1\1\\|", " ".join(text.split()))
 
 
 class _Joiner:

@@ -18,10 +18,11 @@ from qwen_batch.read.kinds import kind_name, sniff
 from qwen_batch.read.ocr import Recogniser, is_garbled
 from qwen_batch.read.order import in_reading_order
 from qwen_batch.read.pdf_chars import Char, LineMaker, PageChars, iter_lines, placement_of, read_chars
-from qwen_batch.read.pdf_columns import Word, find_columns, may_have_columns, words_of
+from qwen_batch.read.pdf_columns import find_columns, may_have_columns
 from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids, read_marks
+from qwen_batch.read.pdf_words import Word, words_of
 from qwen_batch.read.vertical import in_columns, is_written_down
 from qwen_batch.records import BBox, Line, Page, Table
 

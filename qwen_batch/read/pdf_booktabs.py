@@ -13,17 +13,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from qwen_batch.read.grids import MIN_EDGE, Rule, merge_rules
-from qwen_batch.read.pdf_columns import (
-    MAX_LEADING,
-    Row,
-    Word,
-    em_of,
-    middle_of,
-    pieces_of,
-    placed_cells,
-    rivers,
-    rows_of,
-)
+from qwen_batch.read.pdf_columns import MAX_LEADING
+from qwen_batch.read.pdf_words import Row, Word, em_of, middle_of, pieces_of, rows_of
+from qwen_batch.read.rivers import placed_cells, rivers
 from qwen_batch.read.table_lines import Columns, body_rows, head_rows
 from qwen_batch.records import BBox, Span, Table
 

@@ -78,3 +78,17 @@ def test_a_head_over_several_columns_says_so(tmp_path: Path) -> None:
     (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
     assert table.rows[0] == ("", "Sold in each of these years", "", "")
     assert (table.spans, table.header_rows) == ((Span(0, 1, 1, 3),), 2)
+
+
+def test_a_label_that_ends_in_a_number_is_one_cell(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    rows = [
+        ("Name", "Number", "Price"),
+        *((f"Item {number}", str(number * 3), f"{number}.00") for number in range(1, 9)),
+    ]
+    for number, row in enumerate(rows):
+        for place, cell in zip(LABELS, row, strict=False):
+            canvas.drawString(place, 700 - 13 * number, cell)
+    canvas.save()
+    (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
+    assert table.rows == tuple(rows)
