@@ -6,8 +6,7 @@ pdfium may abort on a hostile file, is not thread-safe and cannot be interrupted
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,14 +16,13 @@ from qwen_batch.read.bidi import has_rtl_letters, in_logical_order
 from qwen_batch.read.kinds import kind_name, sniff
 from qwen_batch.read.ocr import Recogniser, is_garbled
 from qwen_batch.read.order import in_reading_order
-from qwen_batch.read.pdf_chars import Char, LineMaker, PageChars, iter_lines, placement_of, read_chars
-from qwen_batch.read.pdf_columns import find_columns, may_have_columns
+from qwen_batch.read.page_tables import read_tables
+from qwen_batch.read.pdf_chars import LineMaker, PageChars, iter_lines, placement_of, read_chars
 from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
-from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids, read_marks
-from qwen_batch.read.pdf_words import Word, words_of
+from qwen_batch.read.pdf_tables import read_marks
 from qwen_batch.read.vertical import in_columns, is_written_down
-from qwen_batch.records import BBox, Line, Page, Table
+from qwen_batch.records import Line, Page, Table
 
 SCAN_SHARE = 0.3  # of the page; a textless page that an image covers this far is a scan
 STAMPED_SHARE = 0.8  # of the page; an image that covers this much, with nothing but stamps over it, is a scan
@@ -33,9 +31,6 @@ STAMP_EDGE = 0.08  # of the page's height, at the top and at the bottom: where s
 IMAGE_SHARE = 0.02  # of the page; a smaller image is an ornament
 DRAWN_OBJECTS = 50  # letters drawn as shapes are many; a blank page may have a frame
 HEAD_BYTES = 4096
-FINER = 1.5  # times the filled cells of ruled tables: an unruled one in their place is right
-FULLER = 1.2  # times the filled cells found by numbers alone: what stands between rules is right
-MIN_RULE = 20.0  # points: three as long as this may make a table without upright rules
 PAGE_LIST = 12  # page numbers that a warning names
 
 
@@ -127,7 +122,7 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
     chars = chars.without_blanks()
     has_text = bool(chars.text) and not chars.text.isspace()
     marks = read_marks(page.handle, placement, tables and has_text, (width / 2, height / 2))
-    found = _read_tables(marks, chars) if has_text and tables else ()
+    found = read_tables(marks, chars) if has_text and tables else ()
     maker = LineMaker(textpage, placement, chars)
     made = (maker.make(start, end) for start, end in iter_lines(chars, _regions(chars, found)))
     lines = in_reading_order([line for line in made if line is not None])
@@ -183,69 +178,6 @@ def _regions(chars: PageChars, tables: Sequence[Table]) -> list[int] | None:
                 if left <= x <= right and upper <= y <= lower:
                     regions[number] = index
     return regions
-
-
-def _read_tables(marks: Marks, page: PageChars) -> tuple[Table, ...]:
-    """Ruled tables, and unruled ones beside them; where rules only frame or stripe them, the columns count."""
-    grids = find_grids(marks.edges)
-    have_rules = sum(edge[2] - edge[0] >= MIN_RULE for edge in marks.edges) >= 3
-    find_framed = _finder_within_rules(marks.edges) if have_rules else None
-    look_for_columns = may_have_columns(page)
-    if not grids and not find_framed and not look_for_columns:
-        return ()
-    chars = page.chars() if grids else []
-    heights = [char.top + char.bottom for char in chars]
-    made = (fill_grid(grid, _around(grid, chars, heights)) for grid in grids)
-    ruled = [table for table in made if table is not None]
-    words = words_of(page) if find_framed or look_for_columns else []
-    framed = find_framed(words) if find_framed else []
-    unruled: list[Table] = []
-    for table in _better(framed, find_columns(words) if look_for_columns else []):
-        over = [other for other in ruled if _overlap(table, other)]
-        if _num_filled(table) >= FINER * sum(map(_num_filled, over)):
-            ruled = [other for other in ruled if other not in over]
-            unruled.append(table)
-    return (*ruled, *unruled)
-
-
-def _finder_within_rules(edges: Sequence[BBox]) -> Callable[[Sequence[Word]], list[Table]] | None:
-    """What finds tables with horizontal rules only; None where the rules make none. Loaded here: most files need it
-    not."""
-    from qwen_batch.read.pdf_booktabs import find_booktabs, find_frames
-
-    frames = find_frames(edges)
-    return functools.partial(find_booktabs, frames) if frames else None
-
-
-def _better(framed: Sequence[Table], free: Sequence[Table]) -> list[Table]:
-    """Tables between rules and tables by their numbers alone; where both are, those between rules if they have more."""
-    kept = [
-        table
-        for table in framed
-        if _num_filled(table) >= FULLER * sum(_num_filled(other) for other in free if _overlap(table, other))
-    ]
-    return [*kept, *(table for table in free if not any(_overlap(table, other) for other in kept))]
-
-
-def _around(grid: Grid, chars: Sequence[Char], heights: Sequence[float]) -> Sequence[Char]:
-    """From the first character at the height of a grid to the last: a page may have many small ones.
-
-    `heights`: twice the height at which each character stands.
-    """
-    top, bottom = 2 * grid.bbox[1], 2 * grid.bbox[3]
-    level = [number for number, height in enumerate(heights) if top <= height <= bottom]
-    return chars[level[0] : level[-1] + 1] if level else ()
-
-
-def _num_filled(table: Table) -> int:
-    return sum(bool(cell) for row in table.rows for cell in row)
-
-
-def _overlap(table: Table, other: Table) -> bool:
-    if table.bbox is None or other.bbox is None:
-        return False
-    a, b = table.bbox, other.bbox
-    return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])
 
 
 def _judge(read: Sequence[_ReadPage]) -> PdfContent:

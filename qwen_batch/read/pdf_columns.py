@@ -10,46 +10,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from qwen_batch.read.pdf_chars import DIVIDED, PageChars
-from qwen_batch.read.pdf_words import WORD, Row, Word, em_of, is_numeric, middle_of, pieces_of, rows_of
-from qwen_batch.read.rivers import beside_pieces, is_within_phrases, placed_cells, rivers
+from qwen_batch.read.pdf_words import Row, em_of, is_numeric, is_sign, middle_of, pieces_of
+from qwen_batch.read.rivers import beside_pieces, is_within_phrases, placed_cells, rivers, without_signs
 from qwen_batch.read.table_heads import count_header_rows
 from qwen_batch.records import BBox, Span, Table
 
 MIN_ROWS = 4  # of the body
 MIN_COLUMNS = 3
-MIN_NUMBERS = 2 * MIN_ROWS  # of a page: two in each row of a body; without them it is not even looked at
 MIN_NUMERIC = 0.5  # of the cells of the body, the first column left out
 MAX_LEADING = 2.6  # ems from row to row
-LEVEL = 6.0  # points: more than SAME_ROW is for letters of 17 points
 MAX_WORDS = 8.0  # of a cell, on average
 HEAD_ROWS = 6  # above the body
 
 
-def may_have_columns(page: PageChars) -> bool:
-    """Whether a page may have such a table at all: whether enough of its numbers stand level with another.
-
-    This is much quicker than looking for the table, which most pages do not have.
-    """
-    text = page.text.replace(DIVIDED, "-")
-    spans = [match.span() for match in WORD.finditer(text) if is_numeric(match[0])]
-    if len(spans) < MIN_NUMBERS:
-        return False
-    middles = sorted(min(page.top[start:end]) + max(page.bottom[start:end]) for start, end in spans)
-    level = [False, *(after - before <= 2 * LEVEL for before, after in pairwise(middles)), False]
-    return sum(above or below for above, below in pairwise(level)) >= MIN_NUMBERS
-
-
-def find_columns(words: Sequence[Word]) -> list[Table]:
-    """The unruled tables of a page, from its words."""
-    return [table for block in _blocks(rows_of(words)) if (table := _as_table(block)) is not None]
+def find_columns(rows: Sequence[Row]) -> list[Table]:
+    """The unruled tables of three columns or more, from the rows of a page."""
+    return [table for block in _blocks(rows) if (table := _as_table(block)) is not None]
 
 
 def _is_body(row: Row) -> bool:
     """A row of a table: at least two numbers, most of what stands to the right of its first piece."""
     numbers = sum(is_numeric(word.text) for word in row)
-    right = [word for piece in pieces_of(row)[1:] for word in piece]
-    return numbers >= 2 and len(right) >= 2 and 2 * sum(is_numeric(word.text) for word in right) >= len(right)
+    right = [word.text for piece in pieces_of(row)[1:] for word in piece]
+    named = sum(not is_sign(text) for text in right)
+    return numbers >= 2 and len(right) >= 2 and 2 * sum(map(is_numeric, right)) >= named
 
 
 def _blocks(rows: Sequence[Row]) -> Iterator[tuple[list[Row], list[Row]]]:
@@ -75,10 +59,22 @@ def _are_close(rows: Sequence[Row]) -> bool:
 def _block(rows: Sequence[Row], body: Sequence[int], taken: int) -> Iterator[tuple[list[Row], list[Row]]]:
     if len(body) < MIN_ROWS:
         return
-    start = body[0]
-    while start > max(taken, body[0] - HEAD_ROWS) and _is_head(rows[start - 1], rows[start], rows[body[0]]):
-        start -= 1
-    yield list(rows[start : body[0]]), list(rows[body[0] : body[-1] + 1])
+    first = rows[body[0]]
+    start = body[0] - 1 if _is_below_head(rows, body[0] - 1, first, taken) else body[0]
+    head = start
+    while head > max(taken, start - HEAD_ROWS) and _is_head(rows[head - 1], rows[head], first):
+        head -= 1
+    yield list(rows[head:start]), list(rows[start : body[-1] + 1])
+
+
+def _is_below_head(rows: Sequence[Row], title: int, first: Row, taken: int) -> bool:
+    """Whether a row entitles the first part of a table: it stands between a head and the `first` row of numbers."""
+    if title <= taken or len(pieces_of(rows[title])) > 1 or _is_head(rows[title], first, first):
+        return False
+    head, em = rows[title - 1], em_of(first)
+    is_close = middle_of(first[0]) - middle_of(rows[title][0]) < MAX_LEADING * em
+    is_left = abs(rows[title][0].x0 - first[0].x0) < 2 * em and rows[title][-1].x1 < first[-1].x1
+    return is_close and is_left and len(pieces_of(head)) >= MIN_COLUMNS and _is_head(head, rows[title], first)
 
 
 def _is_head(row: Row, below: Row, first: Row) -> bool:
@@ -90,14 +86,15 @@ def _is_head(row: Row, below: Row, first: Row) -> bool:
 def _as_table(block: tuple[list[Row], list[Row]]) -> Table | None:
     heads, body = block
     level = [row for row in body if _is_body(row)]
+    full = [row for row in level if len(pieces_of(row)) >= MIN_COLUMNS]  # a sum may stand below two columns
+    level = full if len(full) >= MIN_ROWS else level
     strips = [strip for strip in rivers(level) if not is_within_phrases(level, strip)]
-    strips = beside_pieces(strips, [*heads, *body])
+    strips = beside_pieces(without_signs(strips, level), [*body, *heads])  # the names count first
     dividers = [(start + end) / 2 for start, end in strips]
     if len(dividers) + 1 < MIN_COLUMNS:
         return None
-    placed = [placed_cells(row, dividers) for row in (*heads, *body)]
-    cells = [row for row, _ in placed]
-    right = [cell for row in cells[len(heads) :] for cell in row[1:] if cell]
+    table = make_table(heads, body, dividers)
+    right = [cell for row in table.rows[len(heads) :] for cell in row[1:] if cell]
     words = sum(len(cell.split()) for cell in right)
     if (
         not right
@@ -105,6 +102,13 @@ def _as_table(block: tuple[list[Row], list[Row]]) -> Table | None:
         or words > MAX_WORDS * len(right)
     ):
         return None
+    return table
+
+
+def make_table(heads: Sequence[Row], body: Sequence[Row], dividers: Sequence[float]) -> Table:
+    """Rows in their columns."""
+    placed = [placed_cells(row, dividers) for row in (*heads, *body)]
+    cells = [row for row, _ in placed]
     spans = tuple(Span(row, start, 1, count) for row, (_, wide) in enumerate(placed) for start, count in wide)
     return Table(tuple(cells), _bbox([*heads, *body]), spans, max(len(heads), count_header_rows(cells, spans)))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -13,9 +15,19 @@ WORD_GAP = 0.6  # of the height of letters
 LEAST_GAP = 2.4  # points
 PIECE_GAP = 0.9  # ems between pieces of a row
 SAME_ROW = 0.35  # ems
+MIN_LEVEL = 6  # numbers of a page beside another: two in each row of a table
+LEVEL = 6.0  # points: more than SAME_ROW is for letters of 17 points
+MIN_FLUSH = 3  # numbers at the ends of lines below each other
+FLUSH = 2.0  # points
+_BREAKS = ("\r", "\n", "")
 WORD = re.compile(r"\S+")
-_SIGNS = "[0-9.,%()$€£¥+\\-–—−*†‡/ ]"  # of numbers
-_NUMERIC = re.compile(rf"{_SIGNS}*[0-9]{_SIGNS}*|[–—…-]|\.\.\.|n/?a|x|\([xz]\)|nil", re.IGNORECASE)
+_SIGNS = "[0-9.,%()$€£¥+\\-–—−*†‡/△▲ ]"  # of numbers
+_CURRENCY = "(?:EUR|USD|GBP|CHF|CAD|AUD|JPY|CNY|RMB|US\\$|元|円)"
+_NUMBER = rf"(?:{_CURRENCY} ?)?{_SIGNS}*[0-9]{_SIGNS}*{_CURRENCY}?|[–—…-]|\.\.\.|n/?a|x|\([xz]\)|nil"
+_SIGN = rf"[$€£¥%)]|{_CURRENCY}"
+_IS_NUMBER = re.compile(_NUMBER, re.IGNORECASE)
+_IS_SIGN = re.compile(_SIGN)
+_IS_EITHER = re.compile(rf"{_NUMBER}|{_SIGN}", re.IGNORECASE)
 
 
 class Word(NamedTuple):
@@ -29,6 +41,32 @@ class Word(NamedTuple):
 
 
 Row = list[Word]
+
+
+class Numbers(NamedTuple):
+    """How the numbers of a page stand: what tells, quickly, that it cannot have tables without rules."""
+
+    level: bool  # beside each other, enough of them for rows
+    flush: bool  # below each other at the ends of lines
+
+
+def numbers_of(page: PageChars) -> Numbers:
+    """Much quicker than looking for tables, which most pages do not have."""
+    text = page.text.replace(DIVIDED, "-")
+    spans = [match.span() for match in WORD.finditer(text) if _IS_EITHER.fullmatch(match[0])]
+    if len(spans) < MIN_FLUSH:
+        return Numbers(False, False)
+    middles = sorted(min(page.top[start:end]) + max(page.bottom[start:end]) for start, end in spans)
+    level = [False, *(after - before <= 2 * LEVEL for before, after in pairwise(middles)), False]
+    is_level = sum(above or below for above, below in pairwise(level)) >= MIN_LEVEL
+    last = [(start, end) for start, end in spans if text[end : end + 1] in _BREAKS]
+    is_flush = _flush([page.x1[end - 1] for _, end in last]) or _flush([page.x0[start] for start, _ in last])
+    return Numbers(is_level, is_flush)
+
+
+def _flush(places: Sequence[float]) -> bool:
+    counts = Counter(round(place / FLUSH) for place in places if place != math.inf)
+    return any(count + counts.get(place + 1, 0) >= MIN_FLUSH for place, count in counts.items())
 
 
 def words_of(page: PageChars) -> list[Word]:
@@ -94,4 +132,9 @@ def pieces_of(row: Row, gap_ems: float = PIECE_GAP) -> list[Row]:
 
 
 def is_numeric(text: str) -> bool:
-    return _NUMERIC.fullmatch(text) is not None
+    return _IS_NUMBER.fullmatch(text) is not None
+
+
+def is_sign(text: str) -> bool:
+    """A sign of currency, or what else stands beside a number as a word of its own."""
+    return _IS_SIGN.fullmatch(text) is not None

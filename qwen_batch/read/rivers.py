@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from qwen_batch.read.bidi import words_in_order
-from qwen_batch.read.pdf_words import Row, Word, em_of, is_numeric, pieces_of
+from qwen_batch.read.pdf_words import Row, Word, em_of, is_numeric, is_sign, pieces_of
 
 RIVER = 0.35  # ems
 CROSSED = 0.04  # of the body's rows: a river may be crossed by so many
@@ -79,6 +79,19 @@ def narrowed(strip: Strip, lines: Sequence[Row]) -> Strip:
         if widest[1] - widest[0] >= SPACE * em_of(line):
             strip = widest
     return strip
+
+
+def without_signs(strips: Sequence[Strip], rows: Sequence[Row]) -> list[Strip]:
+    """The strips but those that only part signs of currency from their numbers."""
+    ends = [-float("inf"), *(place for strip in strips for place in strip), float("inf")]
+    columns = zip(ends[::2], ends[1::2], strict=True)
+    inside = [
+        {word.text for row in rows for word in row if left <= word.x0 <= word.x1 <= right} for left, right in columns
+    ]
+    signs = [bool(texts) and all(map(is_sign, texts)) for texts in inside]
+    after = [signs[column + 1] and inside[column + 1] <= {"%", ")"} for column in range(len(strips))]
+    before = [signs[column] and not inside[column] <= {"%", ")"} for column in range(len(strips))]
+    return [strip for column, strip in enumerate(strips) if not (after[column] or before[column])]
 
 
 def beside_pieces(strips: Sequence[Strip], rows: Sequence[Row]) -> list[Strip]:

@@ -92,3 +92,29 @@ def test_a_label_that_ends_in_a_number_is_one_cell(tmp_path: Path) -> None:
     canvas.save()
     (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
     assert table.rows == tuple(rows)
+
+
+def test_signs_of_currency_stand_with_their_numbers(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    amounts = [("Cash", "1,204", "1,310"), ("Land", "845", "12"), ("Cars", "(33)", "98"), ("Total", "2,016", "1,420")]
+    for number, row in enumerate(amounts):
+        canvas.drawString(72, 700 - 13 * number, row[0])
+        for place, cell in zip((260, 400), row[1:], strict=True):
+            canvas.drawString(place - 60, 700 - 13 * number, "$" if number in (0, 3) else "")
+            canvas.drawRightString(place, 700 - 13 * number, cell)
+    canvas.save()
+    (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
+    assert table.rows[0] == ("Cash", "$ 1,204", "$ 1,310")
+    assert table.rows[2] == ("Cars", "(33)", "98")
+
+
+def test_a_title_may_stand_between_the_head_and_the_numbers(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    rows = [ROWS[0], ("Sold abroad", "", "", ""), *ROWS[1:4], ("Sold at home", "", "", ""), *ROWS[5:]]
+    for number, row in enumerate(rows):
+        canvas.drawString(LABELS[0], 700 - 13 * number, row[0])
+        for place, cell in zip(LABELS[1:], row[1:], strict=True):
+            canvas.drawRightString(place + 40, 700 - 13 * number, cell)
+    canvas.save()
+    (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
+    assert (table.rows, table.header_rows) == (tuple(rows), 1)
