@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from qwen_batch.read.bidi import words_in_order
 from qwen_batch.read.pdf_words import Row, Word, em_of, is_numeric, is_sign, pieces_of
@@ -11,6 +12,7 @@ RIVER = 0.35  # ems
 CROSSED = 0.04  # of the body's rows: a river may be crossed by so many
 PHRASE = 0.6  # ems: words that are nowhere further apart than this are no columns
 SPACE = 0.2  # ems between words, at least
+MOST = 0.7  # of a strip's width
 Strip = tuple[float, float]  # from the left to the right end, in points
 
 
@@ -98,9 +100,9 @@ def beside_pieces(strips: Sequence[Strip], rows: Sequence[Row]) -> list[Strip]:
     """What is left of strips of white beside pieces of rows that are wider than the column they stand in, from the
     lowest up. Pieces over several columns, and those that are alone in their row, take nothing."""
     left = list(strips)
-    named = [pieces for row in reversed(rows) if len(pieces := pieces_of(row, PHRASE)) > 1]
+    named = (_units(row, strips) for row in reversed(rows))
     for pieces in named:
-        for piece in pieces:
+        for piece in pieces if len(pieces) > 1 else ():
             x0, x1 = piece[0].x0, piece[-1].x1
             touched = [number for number, (start, end) in enumerate(left) if x0 < end and start < x1]
             if any(x0 <= left[number][0] and left[number][1] <= x1 for number in touched):
@@ -111,6 +113,19 @@ def beside_pieces(strips: Sequence[Strip], rows: Sequence[Row]) -> list[Strip]:
                 if rest[1] - rest[0] >= SPACE * em_of(piece):
                     left[number] = rest
     return left
+
+
+def _units(row: Row, strips: Sequence[Strip]) -> list[Row]:
+    """The pieces of a row, parted where a strip of white goes through a gap of theirs."""
+    units: list[Row] = []
+    for piece in pieces_of(row, PHRASE):
+        units.append([piece[0]])
+        for before, word in pairwise(piece):
+            common = (min(word.x0, end) - max(before.x1, start) - MOST * (end - start) for start, end in strips)
+            if max(common, default=-1.0) > 0:
+                units.append([])
+            units[-1].append(word)
+    return units
 
 
 def is_leader(word: Word) -> bool:
