@@ -4,33 +4,42 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from qwen_batch.read.pdf_chars import Char, PageChars
-from qwen_batch.read.pdf_columns import find_columns
+from qwen_batch.read.pdf_columns import MIN_ROWS, find_columns
 from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids
-from qwen_batch.read.pdf_words import Row, Word, numbers_of, rows_of, words_of
+from qwen_batch.read.pdf_words import Row, Word, middle_of, numbers_of, rows_of, words_of
 from qwen_batch.records import BBox, Table
 
 FINER = 1.5  # times the filled cells of ruled tables: an unruled one in their place is right
 FULLER = 1.2  # times the filled cells found by numbers alone: what stands between rules is right
 NAMED = 0.6  # times the same, where only what stands between rules has a whole head
+MAX_FOOT = 3  # rows below a table that goes on on the next page: notes, a page number
 MIN_RULE = 20.0  # points: three as long as this may make a table without upright rules
 
 
-def read_tables(marks: Marks, page: PageChars) -> tuple[Table, ...]:
-    """Ruled tables, and unruled ones beside them; where rules only frame or stripe them, the columns count."""
+class PageTables(NamedTuple):
+    """The tables of a page, from the top down, and the one that may go on on the next page."""
+
+    tables: tuple[Table, ...] = ()
+    unfinished: Table | None = None
+
+
+def read_tables(marks: Marks, page: PageChars, before: Table | None = None) -> PageTables:
+    """Ruled tables, and unruled ones beside them; where rules only frame or stripe them, the columns count.
+
+    `before`: the unfinished table of the page before.
+    """
     grids = find_grids(marks.edges)
     have_rules = sum(edge[2] - edge[0] >= MIN_RULE for edge in marks.edges) >= 3
     find_framed = _finder_within_rules(marks.edges) if have_rules else None
     numbers = numbers_of(page)
-    if not grids and not find_framed and not any(numbers):
-        return ()
-    chars = page.chars() if grids else []
-    heights = [char.top + char.bottom for char in chars]
-    made = (fill_grid(grid, _around(grid, chars, heights)) for grid in grids)
-    ruled = [table for table in made if table is not None]
-    words = words_of(page) if find_framed or any(numbers) else []
-    rows = rows_of(words) if any(numbers) else []
+    if not grids and not find_framed and not any(numbers) and before is None:
+        return PageTables()
+    ruled = _ruled(grids, page.chars() if grids else [])
+    words = words_of(page) if find_framed or any(numbers) or before else []
+    rows = rows_of(words)
     framed = find_framed(words) if find_framed else []
     unruled: list[Table] = []
     for table in _better(framed, find_columns(rows) if numbers.level else []):
@@ -41,7 +50,43 @@ def read_tables(marks: Marks, page: PageChars) -> tuple[Table, ...]:
     found = [*ruled, *unruled]
     if numbers.flush:
         found += [table for table in _pairs(rows) if not any(_overlap(table, other) for other in found)]
-    return tuple(sorted(found, key=lambda table: table.bbox[1] if table.bbox else 0.0))
+    if before is not None:
+        found = _with_rest(found, _rest(rows, before))
+    found.sort(key=_top)
+    return PageTables(tuple(found), _unfinished(found, rows))
+
+
+def _ruled(grids: Sequence[Grid], chars: Sequence[Char]) -> list[Table]:
+    heights = [char.top + char.bottom for char in chars]
+    made = (fill_grid(grid, _around(grid, chars, heights)) for grid in grids)
+    return [table for table in made if table is not None]
+
+
+def _top(table: Table) -> float:
+    return table.bbox[1] if table.bbox else 0.0
+
+
+def _unfinished(tables: Sequence[Table], rows: Sequence[Row]) -> Table | None:
+    """The last table, if no rules close it and nothing but a foot stands below."""
+    if not tables or not tables[-1].dividers or tables[-1].bbox is None:
+        return None
+    bottom = tables[-1].bbox[3]
+    return tables[-1] if sum(middle_of(row[0]) > bottom for row in rows) <= MAX_FOOT else None
+
+
+def _rest(rows: Sequence[Row], before: Table) -> Table | None:
+    """Loaded here: most files need it not."""
+    from qwen_batch.read.continued import continued
+
+    return continued(rows, before)
+
+
+def _with_rest(tables: Sequence[Table], rest: Table | None) -> list[Table]:
+    """The tables of a page with the rest of one from the page before, unless it has been found as a larger one."""
+    over = [table for table in tables if rest and _overlap(table, rest)]
+    if rest is None or any(len(table.rows) > len(rest.rows) for table in over):
+        return list(tables)
+    return [*(table for table in tables if table not in over), rest]
 
 
 def _pairs(rows: Sequence[Row]) -> list[Table]:
@@ -65,7 +110,7 @@ def _better(framed: Sequence[Table], free: Sequence[Table]) -> list[Table]:
     alone have a name for each column."""
     kept: list[Table] = []
     for table in framed:
-        over = [other for other in free if _overlap(table, other)]
+        over = [other for other in free if _overlap(table, other) and len(other.rows) - other.header_rows >= MIN_ROWS]
         factor = NAMED if _is_named(table) and all(_is_nameless_part(other, table) for other in over) else FULLER
         if _num_filled(table) >= factor * sum(map(_num_filled, over)):
             kept.append(table)

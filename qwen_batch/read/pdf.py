@@ -16,7 +16,7 @@ from qwen_batch.read.bidi import has_rtl_letters, in_logical_order
 from qwen_batch.read.kinds import kind_name, sniff
 from qwen_batch.read.ocr import Recogniser, is_garbled
 from qwen_batch.read.order import in_reading_order
-from qwen_batch.read.page_tables import read_tables
+from qwen_batch.read.page_tables import PageTables, read_tables
 from qwen_batch.read.pdf_chars import LineMaker, PageChars, iter_lines, placement_of, read_chars
 from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
@@ -64,7 +64,9 @@ def read_pdf(
             )
             raise DocumentError("too_many_pages", message)
         recogniser = Recogniser(ocr_seconds)
-        read = [_read_page(file, number, tables, recogniser) for number in range(1, num_pages + 1)]
+        read: list[_ReadPage] = []
+        for number in range(1, num_pages + 1):
+            read.append(_read_page(file, number, tables, recogniser, read[-1].unfinished if read else None))
     return _judge(read)
 
 
@@ -73,6 +75,7 @@ class _ReadPage(NamedTuple):
     num_marks: int = 0  # drawn objects besides text
     broken: bool = False
     garbled: bool = False  # its text layer says nothing
+    unfinished: Table | None = None  # may go on on the next page
     may_be_read: bool = False  # by OCR: no text, but an image, or so much drawn that it may be letters
 
 
@@ -103,16 +106,18 @@ def open_pdf(path: Path, passwords: Sequence[str]) -> PdfFile:
     raise DocumentError("encrypted", f"the PDF is encrypted and {tried}: {advice}")
 
 
-def _read_page(file: PdfFile, page_number: int, tables: bool, recogniser: Recogniser) -> _ReadPage:
+def _read_page(
+    file: PdfFile, page_number: int, tables: bool, recogniser: Recogniser, before: Table | None
+) -> _ReadPage:
     try:
         with file.page(page_number - 1) as page:  # one at a time: a long document would keep hundreds of megabytes
-            read = _read_open_page(page, page_number, tables)
+            read = _read_open_page(page, page_number, tables, before)
             return _recognised(read, page, recogniser) if read.may_be_read else read
     except PdfiumError:
         return _ReadPage(Page(page_number, ()), broken=True)
 
 
-def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
+def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table | None) -> _ReadPage:
     width, height = page.size
     placement = placement_of(page.handle, width, height)
     textpage = page.load_text()
@@ -122,7 +127,7 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
     chars = chars.without_blanks()
     has_text = bool(chars.text) and not chars.text.isspace()
     marks = read_marks(page.handle, placement, tables and has_text, (width / 2, height / 2))
-    found = read_tables(marks, chars) if has_text and tables else ()
+    found, unfinished = read_tables(marks, chars, before) if has_text and tables else PageTables()
     maker = LineMaker(textpage, placement, chars)
     made = (maker.make(start, end) for start, end in iter_lines(chars, _regions(chars, found)))
     lines = in_reading_order([line for line in made if line is not None])
@@ -145,7 +150,7 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
     page_read = Page(
         page_number, lines, found, width, height, is_scan, written_down=written_down, pictures=marks.pictures
     )
-    return _ReadPage(page_read, marks.num_objects, may_be_read=may_be_read)
+    return _ReadPage(page_read, marks.num_objects, unfinished=unfinished, may_be_read=may_be_read)
 
 
 def _are_stamps(lines: Sequence[Line], height: float) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from qwen_batch.read.pdf_words import Row, em_of, is_numeric, is_sign, middle_of, pieces_of
-from qwen_batch.read.rivers import beside_pieces, is_within_phrases, placed_cells, rivers, without_signs
+from qwen_batch.read.pdf_words import Row, em_of, is_caption, is_numeric, is_sign, middle_of, pieces_of
+from qwen_batch.read.rivers import Strip, beside_pieces, is_within_phrases, placed_cells, rivers, without_signs
 from qwen_batch.read.table_heads import count_header_rows
 from qwen_batch.records import BBox, Span, Table
 
@@ -21,11 +21,13 @@ MIN_NUMERIC = 0.5  # of the cells of the body, the first column left out
 MAX_LEADING = 2.6  # ems from row to row
 MAX_WORDS = 8.0  # of a cell, on average
 HEAD_ROWS = 6  # above the body
+MIN_BELOW_NAMES = 3  # rows of a body whose columns all have names
+APART = 1.3  # times the widest white in two tables: they stand side by side
 
 
 def find_columns(rows: Sequence[Row]) -> list[Table]:
     """The unruled tables of three columns or more, from the rows of a page."""
-    return [table for block in _blocks(rows) if (table := _as_table(block)) is not None]
+    return [table for block in _blocks(rows) for table in _tables_of(block)]
 
 
 def _is_body(row: Row) -> bool:
@@ -57,14 +59,15 @@ def _are_close(rows: Sequence[Row]) -> bool:
 
 
 def _block(rows: Sequence[Row], body: Sequence[int], taken: int) -> Iterator[tuple[list[Row], list[Row]]]:
-    if len(body) < MIN_ROWS:
+    if len(body) < MIN_BELOW_NAMES:
         return
     first = rows[body[0]]
     start = body[0] - 1 if _is_below_head(rows, body[0] - 1, first, taken) else body[0]
     head = start
     while head > max(taken, start - HEAD_ROWS) and _is_head(rows[head - 1], rows[head], first):
         head -= 1
-    yield list(rows[head:start]), list(rows[start : body[-1] + 1])
+    if len(body) >= MIN_ROWS or any(len(pieces_of(row)) == len(pieces_of(first)) for row in rows[head:start]):
+        yield list(rows[head:start]), list(rows[start : body[-1] + 1])
 
 
 def _is_below_head(rows: Sequence[Row], title: int, first: Row, taken: int) -> bool:
@@ -78,12 +81,15 @@ def _is_below_head(rows: Sequence[Row], title: int, first: Row, taken: int) -> b
 
 
 def _is_head(row: Row, below: Row, first: Row) -> bool:
+    if is_caption(row):
+        return False
     close = middle_of(below[0]) - middle_of(row[0]) < MAX_LEADING * em_of(row)
     inside = row[0].x0 >= first[0].x0 - 3 * em_of(first) and row[-1].x1 <= first[-1].x1 + 3 * em_of(first)
     return close and inside and (len(pieces_of(row)) >= 2 or row[0].x0 > first[0].x0 + 2 * em_of(row))
 
 
-def _as_table(block: tuple[list[Row], list[Row]]) -> Table | None:
+def _tables_of(block: tuple[list[Row], list[Row]]) -> list[Table]:
+    """One table, or two that stand side by side."""
     heads, body = block
     level = [row for row in body if _is_body(row)]
     full = [row for row in level if len(pieces_of(row)) >= MIN_COLUMNS]  # a sum may stand below two columns
@@ -92,7 +98,7 @@ def _as_table(block: tuple[list[Row], list[Row]]) -> Table | None:
     strips = beside_pieces(without_signs(strips, level), [*body, *heads])  # the names count first
     dividers = [(start + end) / 2 for start, end in strips]
     if len(dividers) + 1 < MIN_COLUMNS:
-        return None
+        return []
     table = make_table(heads, body, dividers)
     right = [cell for row in table.rows[len(heads) :] for cell in row[1:] if cell]
     words = sum(len(cell.split()) for cell in right)
@@ -101,8 +107,32 @@ def _as_table(block: tuple[list[Row], list[Row]]) -> Table | None:
         or sum(is_numeric(cell) for cell in right) < MIN_NUMERIC * len(right)
         or words > MAX_WORDS * len(right)
     ):
-        return None
-    return table
+        return []
+    if not _are_two(table, len(heads), strips):
+        return [table]
+    middle = len(dividers) // 2
+    head_sides, body_sides = _sides(heads, dividers[middle]), _sides(body, dividers[middle])
+    both = zip(head_sides, body_sides, (dividers[:middle], dividers[middle + 1 :]), strict=True)
+    return [make_table(own_heads, own_body, own) for own_heads, own_body, own in both]
+
+
+def _sides(rows: Sequence[Row], divider: float) -> tuple[list[Row], list[Row]]:
+    """What stands to the left and to the right of a place, row by row."""
+    left = [[word for word in row if word.x0 < divider] for row in rows]
+    right = [[word for word in row if word.x0 >= divider] for row in rows]
+    return [row for row in left if row], [row for row in right if row]
+
+
+def _are_two(table: Table, num_heads: int, strips: Sequence[Strip]) -> bool:
+    """Whether both halves have labels followed by numbers, with more white between them than elsewhere."""
+    half = len(table.rows[0]) // 2
+    if len(table.rows[0]) != 2 * half:
+        return False
+    columns = [[cell for cell in column if cell] for column in zip(*table.rows[num_heads:], strict=True)]
+    kinds = [2 * sum(map(is_numeric, column)) > len(column) for column in columns]
+    widths = [end - start for start, end in strips]
+    middle = widths.pop(half - 1)
+    return kinds == [False, *[True] * (half - 1)] * 2 and middle > APART * max(widths)
 
 
 def make_table(heads: Sequence[Row], body: Sequence[Row], dividers: Sequence[float]) -> Table:
@@ -110,7 +140,8 @@ def make_table(heads: Sequence[Row], body: Sequence[Row], dividers: Sequence[flo
     placed = [placed_cells(row, dividers) for row in (*heads, *body)]
     cells = [row for row, _ in placed]
     spans = tuple(Span(row, start, 1, count) for row, (_, wide) in enumerate(placed) for start, count in wide)
-    return Table(tuple(cells), _bbox([*heads, *body]), spans, max(len(heads), count_header_rows(cells, spans)))
+    num_heads = max(len(heads), count_header_rows(cells, spans))
+    return Table(tuple(cells), _bbox([*heads, *body]), spans, num_heads, tuple(dividers))
 
 
 def _bbox(rows: Sequence[Row]) -> BBox:

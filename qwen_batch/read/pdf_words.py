@@ -28,6 +28,7 @@ _SIGN = rf"[$€£¥%)]|{_CURRENCY}"
 _IS_NUMBER = re.compile(_NUMBER, re.IGNORECASE)
 _IS_SIGN = re.compile(_SIGN)
 _IS_EITHER = re.compile(rf"{_NUMBER}|{_SIGN}", re.IGNORECASE)
+_CAPTION = re.compile(r"(?:table|tabelle|tableau|tabla|figure|fig\.|abbildung|abb\.|表|图|圖)\s*[\dA-Z]", re.IGNORECASE)
 
 
 class Word(NamedTuple):
@@ -138,3 +139,8 @@ def is_numeric(text: str) -> bool:
 def is_sign(text: str) -> bool:
     """A sign of currency, or what else stands beside a number as a word of its own."""
     return _IS_SIGN.fullmatch(text) is not None
+
+
+def is_caption(row: Row) -> bool:
+    """Whether a row entitles a table or a figure."""
+    return _CAPTION.match(" ".join(word.text for word in row)) is not None

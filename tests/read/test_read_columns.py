@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,35 @@ def test_a_title_may_stand_between_the_head_and_the_numbers(tmp_path: Path) -> N
     canvas.save()
     (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
     assert (table.rows, table.header_rows) == (tuple(rows), 1)
+
+
+def _rows_of_numbers(canvas: Canvas, rows: Sequence[Sequence[str]], top: float, *places: float) -> None:
+    for number, row in enumerate(rows):
+        for place, cell in zip(places, row, strict=True):
+            canvas.drawString(place, top - 14 * number, cell)
+
+
+def test_a_few_rows_at_the_top_of_the_next_page_go_on(tmp_path: Path) -> None:
+    head, rows = ("Name", "Number", "Price"), [(f"Item {each}", str(each), f"{each}.00") for each in range(1, 31)]
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    for page, part in enumerate((rows[:27], rows[27:]), 1):
+        canvas.drawString(72, 800, "A running head of the report")
+        _rows_of_numbers(canvas, [head, *part], 740, *LABELS[:3])
+        if page == 2:
+            canvas.drawString(72, 600, "Prose goes on below, in a line of its own.")
+        canvas.drawCentredString(300, 40, str(page))
+        canvas.showPage()
+    canvas.save()
+    first, second = read_pdf(tmp_path / "a.pdf").pages
+    assert [table.rows for table in first.tables] == [(head, *rows[:27])]
+    assert [(table.rows, table.header_rows) for table in second.tables] == [((head, *rows[27:]), 1)]
+
+
+def test_tables_side_by_side_are_two(tmp_path: Path) -> None:
+    left = [("Asset", "Value"), ("Cash", "100"), ("Land", "250"), ("Cars", "30")]
+    right = [("Debt", "Amount"), ("Loan", "80"), ("Tax", "(25)"), ("Rent", "3")]
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    _rows_of_numbers(canvas, left, 700, 72, 170)
+    _rows_of_numbers(canvas, right, 700, 330, 430)
+    canvas.save()
+    assert [table.rows for table in read_pdf(tmp_path / "a.pdf").pages[0].tables] == [tuple(left), tuple(right)]
