@@ -4,17 +4,15 @@
     engine = Engine.load("demo", dtype="bfloat16", device="cpu")
     completions = engine.generate(["Hello"], SamplingParams(max_tokens=16))
 
-`Engine` is fetched when it is first named, so that the command line answers without importing torch.
+What it offers is fetched when it is first named, so that the command line answers without importing torch.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from qwen_batch.records import Completion, Request, SamplingParams
-
+TYPE_CHECKING = False  # as that of typing, which costs a process 5 ms
 if TYPE_CHECKING:
     from qwen_batch.engine import Engine
+    from qwen_batch.records import Completion, Request, SamplingParams
 
 __version__ = "0.1.0"
 __all__ = ["Completion", "Engine", "Request", "SamplingParams", "__version__"]
@@ -25,4 +23,8 @@ def __getattr__(name: str) -> object:
         from qwen_batch.engine import Engine
 
         return Engine
+    if name in __all__:
+        from qwen_batch import records
+
+        return getattr(records, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

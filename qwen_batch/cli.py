@@ -17,6 +17,7 @@ import typer
 
 from qwen_batch import __version__
 from qwen_batch.errors import QwenBatchError, UsageError
+from qwen_batch.terminal import take_any_text, visible
 
 if TYPE_CHECKING:
     from qwen_batch.job import Job
@@ -38,6 +39,13 @@ class LogFormat(StrEnum):
 
     text = "text"
     json = "json"
+
+
+class OcrName(StrEnum):
+    """As a job's `input.ocr`."""
+
+    auto = "auto"
+    off = "off"
 
 
 class DTypeName(StrEnum):
@@ -65,6 +73,7 @@ SetOption = Annotated[
 
 def main() -> None:
     """Entry point: run the command line; an error that we raise on purpose becomes one message and its exit code."""
+    take_any_text()
     try:
         app()
     except SystemExit as end:
@@ -74,7 +83,8 @@ def main() -> None:
     except QwenBatchError as error:
         if sys.stdout is not None:  # it is None where the caller has closed it
             sys.stdout.flush()
-        print(f"qwen-batch: {error}", file=sys.stderr)
+        if sys.stderr is not None:
+            print(f"qwen-batch: {visible(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
 
 
@@ -141,7 +151,7 @@ def run(
     if log_format is LogFormat.json:
         logger.info("the run is done", extra={"event": "summary", **dataclasses.asdict(summary)})
     elif not quiet:
-        print(format_summary(summary), file=sys.stderr)
+        print(visible(format_summary(summary)), file=sys.stderr)
     raise typer.Exit(summary.exit_code)
 
 
@@ -163,13 +173,44 @@ def extract(
     as_html: Annotated[bool, typer.Option("--html", help="Text beside pictures of the pages, for a browser.")] = False,
     password: Annotated[str | None, typer.Option(metavar="P", help="Opens encrypted PDFs.")] = None,
     password_file: Annotated[Path | None, typer.Option(metavar="F", help="A file with one password a line.")] = None,
+    no_clean: Annotated[bool, typer.Option("--no-clean", help="The text as it is read: no cleaning step.")] = False,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STEP", help="Without this cleaning step, by its name in a job's `clean`; repeatable."),
+    ] = None,
+    ocr: Annotated[OcrName, typer.Option(help="Whether pages that are images are read.")] = OcrName.auto,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, max=1e6, metavar="SECONDS", help="A file that takes longer fails.")
+    ] = 60.0,
+    memory_limit: Annotated[
+        str, typer.Option(metavar="SIZE", help="Address space of the process that reads; a file that needs more fails.")
+    ] = "1GiB",
+    max_pages: Annotated[int, typer.Option(min=1, help="A file with more pages fails.")] = 20_000,
 ) -> None:
     """Show what reading and cleaning make of files. Exit code 0, or 3 when one could not be read."""
     from qwen_batch.extraction import Extraction, Form, run_extraction
+    from qwen_batch.records import ReadSettings
 
     forms: dict[Form, bool] = {"json": as_json, "diff": as_diff, "html": as_html}
     wanted = frozenset(form for form, is_wanted in forms.items() if is_wanted)
-    raise typer.Exit(run_extraction(Extraction(tuple(files), wanted, password, password_file)))
+    settings = ReadSettings(
+        timeout_seconds=timeout,
+        memory_limit=_size("--memory-limit", memory_limit),
+        max_pages=max_pages,
+        ocr=ocr.value,
+        passwords=() if password is None else (password,),
+        password_file=None if password_file is None else str(password_file),
+    )
+    raise typer.Exit(run_extraction(Extraction(tuple(files), wanted, settings, tuple(without or ()), no_clean)))
+
+
+def _size(flag: str, text: str) -> int:
+    from qwen_batch.job import parse_size
+
+    try:
+        return int(str(parse_size(text)))
+    except ValueError as error:
+        raise UsageError(f"{flag}: {error}") from None
 
 
 @app.command()
@@ -184,7 +225,7 @@ def show(
 
     event = last_event(folder / "audit", "run_finished") or {}
     device = format_busy(event.get("stage_seconds"))
-    typer.echo(format_table(summarize(folder), iter_answers(folder, rows), device))
+    typer.echo(visible(format_table(summarize(folder), iter_answers(folder, rows), device)))
 
 
 @app.command()
@@ -202,7 +243,7 @@ def verify(
         raise UsageError(f"{folder}: is no output of a run (no .journal in it); name its output.dir")
     with OutputLock(folder, may_be_read_only=True):
         report = verify_folder(folder)
-    typer.echo(report.format())
+    typer.echo(visible(report.format()))
     raise typer.Exit(3 if report.problems else 0)
 
 

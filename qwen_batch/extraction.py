@@ -8,29 +8,34 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from qwen_batch.errors import UsageError
-from qwen_batch.ingest import extract, extract_report, format_report
+from qwen_batch.ingest import extract_all
 from qwen_batch.records import CleanSteps, ReadSettings
+from qwen_batch.reports import extract_report, format_report
 
 Form = Literal["text", "json", "diff", "html"]
+MAX_TIMEOUT_SECONDS = 1e6
 _FORMS: dict[str, Form] = {"--json": "json", "--diff": "diff", "--html": "html"}
-_PASSWORD, _PASSWORD_FILE = "--password", "--password-file"
+_ACTING = re.compile("[\x7f-\x9f\u2028\u2029]")  # what JSON leaves as it is, and terminals and line readers act on
 
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What to show of which files."""
+    """What to show of which files, read and cleaned how."""
 
     files: tuple[Path, ...]
     forms: frozenset[Form] = frozenset()  # empty: text
-    password: str | None = None
-    password_file: Path | None = None
+    settings: ReadSettings = field(default_factory=ReadSettings)
+    without: tuple[str, ...] = ()  # cleaning steps that are left out
+    no_clean: bool = False  # all of them are
 
 
 def plain_extraction(arguments: Sequence[str]) -> Extraction | None:
@@ -40,25 +45,69 @@ def plain_extraction(arguments: Sequence[str]) -> Extraction | None:
     """
     files: list[Path] = []
     forms: set[Form] = set()
-    values: dict[str, str] = {}
+    without: list[str] = []
+    settings: dict[str, Any] = {}
+    no_clean = False
     rest = list(reversed(arguments))
     while rest:
         word = rest.pop()
         name, equals, value = word.partition("=")
         if word in _FORMS:
             forms.add(_FORMS[word])
-        elif name in (_PASSWORD, _PASSWORD_FILE) and (equals or (rest and not rest[-1].startswith("-"))):
-            values[name] = value if equals else rest.pop()
+        elif word == "--no-clean":
+            no_clean = True
+        elif name in ("--without", *_SETTINGS) and (equals or (rest and not rest[-1].startswith("-"))):
+            value = value if equals else rest.pop()
+            if name == "--without":
+                without.append(value)
+            elif (setting := _SETTINGS[name](value)) is None:
+                return None
+            else:
+                settings |= setting
         elif word.startswith("-"):
             return None
         elif not word:
             raise UsageError("a file's name is empty: is a variable of the shell not set?")
         else:
             files.append(Path(word))
-    if not files:
+    return (
+        Extraction(tuple(files), frozenset(forms), ReadSettings(**settings), tuple(without), no_clean)
+        if files
+        else None
+    )
+
+
+def _timeout(value: str) -> dict[str, Any] | None:
+    try:
+        seconds = float(value)
+    except ValueError:
         return None
-    file = values.get(_PASSWORD_FILE)
-    return Extraction(tuple(files), frozenset(forms), values.get(_PASSWORD), Path(file) if file else None)
+    return {"timeout_seconds": seconds} if 0 < seconds <= MAX_TIMEOUT_SECONDS else None
+
+
+def _max_pages(value: str) -> dict[str, Any] | None:
+    return {"max_pages": int(value)} if value.isdecimal() and len(value) < 10 and int(value) > 0 else None
+
+
+# What typer reads, too (cli.py): a value that is none of the kind is for its message.
+_SETTINGS: Mapping[str, Callable[[str], dict[str, Any] | None]] = {
+    "--password": lambda value: {"passwords": (value,)},
+    "--password-file": lambda value: {"password_file": value},
+    "--ocr": lambda value: {"ocr": value} if value in ("auto", "off") else None,
+    "--timeout": _timeout,
+    "--max-pages": _max_pages,
+}
+
+
+def clean_steps(wanted: Extraction) -> CleanSteps:
+    """The steps that are not left out. Raises UsageError for one that there is not."""
+    known = tuple(step.name for step in fields(CleanSteps))
+    without = [name.replace("-", "_") for name in wanted.without]
+    for name in without:
+        if name not in known:
+            raise UsageError(f"--without {name}: there is no such cleaning step; known: {', '.join(known)}")
+    left_out = known if wanted.no_clean else without
+    return replace(CleanSteps(), **dict.fromkeys(left_out, False))
 
 
 def run_extraction(wanted: Extraction, lean: bool = False) -> int:
@@ -68,32 +117,46 @@ def run_extraction(wanted: Extraction, lean: bool = False) -> int:
     """
     if len(wanted.forms) > 1:
         raise UsageError("--json, --diff and --html are three ways to show a file: choose one")
-    settings = ReadSettings(
-        passwords=(wanted.password,) if wanted.password is not None else (),
-        password_file=str(wanted.password_file) if wanted.password_file is not None else None,
-    )
     form: Form = next(iter(wanted.forms), "text")
-    codes = [_show(file, form, settings, lean) for file in wanted.files]
-    return max(codes, default=0)
+    code = 0
+    results = extract_all(wanted.files, wanted.settings, clean_steps(wanted), lean)
+    for file, result in zip(wanted.files, results, strict=True):
+        report = extract_report(file, result)
+        _show(file, form, wanted.settings, report)
+        code = code if report["status"] == "ok" else 3
+    return code
 
 
-def _show(file: Path, form: Form, settings: ReadSettings, lean: bool) -> int:
-    report = extract_report(file, extract(file, settings, CleanSteps(), lean))
-    is_read = report["status"] == "ok"
+def _show(file: Path, form: Form, settings: ReadSettings, report: Mapping[str, Any]) -> None:
+    out = sys.stdout
     if form == "json":
-        sys.stdout.write(json.dumps(report, ensure_ascii=False) + "\n")
-    elif form == "text" or not is_read:
-        sys.stdout.write(format_report(report) + "\n")
-    else:
-        from qwen_batch import views
+        out.write(_json(report) + "\n")
+    elif form == "text" or report["status"] != "ok":
+        out.write(format_report(report) + "\n")
+    elif form == "diff":
+        from qwen_batch.views import format_diff
 
-        sys.stdout.write((views.format_diff if form == "diff" else views.format_html)(file, settings, report))
-    sys.stdout.flush()
-    return 0 if is_read else 3
+        out.write(format_diff(file, settings, report))
+    else:
+        from qwen_batch.views import format_html
+
+        page = format_html(file, settings, report)
+        out.write(page if _is_utf8() else page.encode("ascii", "xmlcharrefreplace").decode())
+    out.flush()
+
+
+def _json(report: Mapping[str, Any]) -> str:
+    if not _is_utf8():
+        return json.dumps(report)
+    return _ACTING.sub(lambda match: f"\\u{ord(match.group()):04x}", json.dumps(report, ensure_ascii=False))
+
+
+def _is_utf8() -> bool:
+    return sys.stdout.encoding.lower().replace("-", "") == "utf8"
 
 
 def main(wanted: Extraction) -> int:
-    """The whole command: its exit code, also where its output cannot be written, or Ctrl-C was pressed."""
+    """The whole command: its exit code, also where its output cannot be written."""
     if sys.stdout is None:
         print("qwen-batch: there is no standard output to write to", file=sys.stderr)
         return 1
@@ -101,8 +164,7 @@ def main(wanted: Extraction) -> int:
         return run_extraction(wanted, lean=True)
     except OSError as error:  # a file that cannot be read is a report, not an error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes there
-        if not isinstance(error, BrokenPipeError):
-            print(f"qwen-batch: standard output cannot be written: {error.strerror}", file=sys.stderr)
+        if isinstance(error, BrokenPipeError):
+            return 128 + signal.SIGPIPE
+        print(f"qwen-batch: standard output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+import stat
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from qwen_batch.errors import UsageError
 from qwen_batch.read.frames import Trouble
 from qwen_batch.read.items import CHANGED, FileItem, Task, hash_file
 from qwen_batch.read.pool import ProcessPool
 from qwen_batch.records import CleanDocument, CleanSteps, Document, Failure, ReadSettings
+from qwen_batch.reports import mended, path_text
 
 OCR_SHARE = 0.6  # of the time for a document; what is left must do for one more page and the cleaning
+MAX_AHEAD = 4  # results for each child that may wait for an earlier one, where their order is kept
+MAX_PASSWORD_BYTES = 1 << 20  # of their file; a larger one is something else
+NOT_REGULAR = "a device or a pipe; save what it gives as a file, and name that"
 LARGE_CHARS = 1_000_000  # a record with more text is cleaned in a child, under the limits
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Ingest:
@@ -42,10 +44,7 @@ class Ingest:
         Items are pulled only as children are free, so that neither documents nor results pile up. Closing the
         iterator ends the children.
         """
-        limits = (self._input.timeout_seconds, self._input.memory_limit)
-        with ProcessPool[Task, CleanDocument](
-            "qwen_batch.readers:read_and_clean", self._workers, *limits, self._lean
-        ) as pool:
+        with self._pool() as pool:
             for item in items:
                 if isinstance(item, Failure):
                     yield item
@@ -53,11 +52,37 @@ class Ingest:
                     yield self._clean_here(item)
                 else:
                     pool.submit(self._task(item))
-                yield from _results(pool.wait(0))
+                yield from (_result(*done) for done in pool.wait(0))
                 while not pool.has_room:
-                    yield from _results(pool.wait())
+                    yield from (_result(*done) for done in pool.wait())
             while pool.num_running:
-                yield from _results(pool.wait())
+                yield from (_result(*done) for done in pool.wait())
+
+    def iter_in_order(self, items: Iterable[FileItem | Failure]) -> Iterator[CleanDocument | Failure]:
+        """As `iter_clean`, in the order of the items. Each must be an object of its own."""
+        source = iter(items)
+        waiting: deque[FileItem | Failure] = deque()
+        done: dict[int, CleanDocument | Failure] = {}  # by the identity of the item
+        is_more = True
+        with self._pool() as pool:
+            while is_more or waiting:
+                while is_more and pool.has_room and len(waiting) < MAX_AHEAD * self._workers:
+                    item = next(source, None)
+                    is_more = item is not None
+                    if item is not None:
+                        waiting.append(item)
+                        if isinstance(item, Failure):
+                            done[id(item)] = item
+                        else:
+                            pool.submit(self._task(item))
+                if waiting and id(waiting[0]) not in done:
+                    done.update((id(task.item), _result(task, result)) for task, result in pool.wait())
+                while waiting and id(waiting[0]) in done:
+                    yield done.pop(id(waiting.popleft()))
+
+    def _pool(self) -> ProcessPool[Task, CleanDocument]:
+        limits = (self._input.timeout_seconds, self._input.memory_limit)
+        return ProcessPool("qwen_batch.readers:read_and_clean", self._workers, *limits, self._lean)
 
     def _task(self, item: FileItem | Document) -> Task:
         return Task(item, self._passwords, self._input.max_pages, self._clean, self._ocr_seconds)
@@ -78,13 +103,20 @@ def passwords_of(input: ReadSettings) -> tuple[str, ...]:
 
 
 def _read_passwords(file: str | None) -> tuple[str, ...]:
+    """One a line, with the blanks that it has; empty lines are none."""
     if file is None:
         return ()
     try:
-        lines = Path(file).read_text(encoding="utf-8-sig").split("\n")
+        if not stat.S_ISREG(os.stat(file).st_mode):  # opening a pipe waits for whoever writes to it
+            raise UsageError(f"input.password_file: {file} is not a file but a folder, a pipe or a device")
+        with open(file, "rb") as stream:
+            content = stream.read(MAX_PASSWORD_BYTES + 1)
+        text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"input.password_file: {file} cannot be read: {error}") from None
-    return tuple(password for line in lines if (password := line.removesuffix("\r")))
+    if len(content) > MAX_PASSWORD_BYTES:
+        raise UsageError(f"input.password_file: {file} is larger than 1 MiB: it must hold one password a line")
+    return tuple(password for line in text.split("\n") if (password := line.removesuffix("\r")))
 
 
 def _num_chars(document: Document) -> int:
@@ -92,9 +124,8 @@ def _num_chars(document: Document) -> int:
     return pages + sum(len(message.content) for message in document.messages)
 
 
-def _results(done: Iterable[tuple[Task, CleanDocument | Trouble]]) -> Iterator[CleanDocument | Failure]:
-    for task, result in done:
-        yield _failure(task.item, result) if isinstance(result, Trouble) else result
+def _result(task: Task, result: CleanDocument | Trouble) -> CleanDocument | Failure:
+    return _failure(task.item, result) if isinstance(result, Trouble) else result
 
 
 def _failure(item: FileItem | Document, trouble: Trouble) -> Failure:
@@ -103,7 +134,7 @@ def _failure(item: FileItem | Document, trouble: Trouble) -> Failure:
         source=item.source,
         stage="clean" if trouble.error_type == "cleaning_error" else "read",
         error_type=trouble.error_type,
-        error=_mended(trouble.error),
+        error=mended(trouble.error),
         content_sha256=_content_of(item, trouble),
         metadata=item.metadata,
     )
@@ -125,75 +156,31 @@ def _hash_or_none(path: Path) -> str | None:
 
 def extract(path: Path, input: ReadSettings, clean: CleanSteps, lean: bool = False) -> CleanDocument | Failure:
     """Read and clean one file, in a child under the same limits. `lean`: see ProcessPool."""
-    item = FileItem(_mended(path.name), path, _mended(str(path)))
-    if not path.is_file():
-        return Failure(item.doc_id, item.source, "read", "not_found", f"{item.source}: {_what_is(path)}")
-    ingest = Ingest(dataclasses.replace(input, workers=1), clean, lean)
-    return next(iter(ingest.iter_clean([item])))
+    return next(extract_all([path], input, clean, lean))
 
 
-def _what_is(path: Path) -> str:
-    """In words, what is no file."""
-    if path.is_dir():
-        return "a folder; name a file"
-    return "a device or a pipe; save what it gives as a file, and name that" if path.exists() else "no such file"
+def extract_all(
+    paths: Sequence[Path], input: ReadSettings, clean: CleanSteps, lean: bool = False
+) -> Iterator[CleanDocument | Failure]:
+    """Read and clean files, several at a time; what became of them comes in their order."""
+    workers = input.workers or os.cpu_count() or 1
+    ingest = Ingest(dataclasses.replace(input, workers=min(len(paths), workers)), clean, lean)
+    return ingest.iter_in_order(_named(path) for path in paths)
 
 
-def extract_report(path: Path, result: CleanDocument | Failure) -> dict[str, Any]:
-    """The JSON of `qwen-batch extract`; every value can be encoded as UTF-8."""
-    source = _mended(str(path))
-    if isinstance(result, Failure):
-        return {
-            "source": source,
-            "status": "failed",
-            "error_type": result.error_type,
-            "error": _mended(result.error),
-            "num_pages": result.num_pages or 0,
-            **{"text": "", "pages": [], "removed": [], "warnings": []},
-        }
-    return {
-        "source": source,
-        "status": "ok",
-        "error_type": None,
-        "error": None,
-        "num_pages": len(result.pages),
-        "text": _mended(result.text),
-        "pages": [
-            {
-                "page_number": page.page_number,
-                "text": _mended(page.text),
-                "tables": [
-                    {
-                        "rows": [[_mended(cell) for cell in row] for row in table.rows],
-                        "bbox": list(table.bbox) if table.bbox else None,
-                        "header_rows": table.header_rows,
-                        "spans": [dataclasses.asdict(span) for span in table.spans],
-                    }
-                    for table in page.tables
-                ],
-            }
-            for page in result.pages
-        ],
-        "removed": [
-            {"page_number": removal.page_number, "text": _mended(removal.text), "reason": removal.reason}
-            for removal in result.removed
-        ],
-        "warnings": [_mended(warning) for warning in result.warnings],
-    }
+def _named(path: Path) -> FileItem | Failure:
+    item = FileItem(path_text(path), path, path_text(path))
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return _refused(item, "not_found", "no such file")
+    except OSError as error:  # folders that one may not enter, links that lead in a circle, names without end
+        return _refused(item, "unreadable", f"cannot be read: {error.strerror}")
+    if stat.S_ISREG(mode):
+        return item
+    what = "a folder; name a file" if stat.S_ISDIR(mode) else NOT_REGULAR
+    return _refused(item, "not_found", what)
 
 
-def format_report(report: Mapping[str, Any]) -> str:
-    """The report for people: what became of the file, what was taken out, and the text."""
-    if report["status"] != "ok":
-        return f"{report['source']}: {report['status']} ({report['error_type']}): {report['error']}"
-    count = report["num_pages"]
-    lines = [f"{report['source']}: {count} page{'' if count == 1 else 's'}"]
-    lines += [f"warning: {warning}" for warning in report["warnings"]]
-    reasons = Counter(removal["reason"] for removal in report["removed"])
-    lines += [f"removed: {number} x {reason}" for reason, number in sorted(reasons.items())]
-    return "\n".join((*lines, "", report["text"], ""))
-
-
-def _mended(text: str) -> str:
-    """Without lone surrogates, which file names of other encodings bring."""
-    return _SURROGATE.sub("\ufffd", text)
+def _refused(item: FileItem, error_type: str, reason: str) -> Failure:
+    return Failure(item.doc_id, item.source, "read", error_type, f"{item.source}: {reason}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from qwen_batch.clean import clean_document
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.items import CHANGED, FileItem, Task, hash_file
+from qwen_batch.read.items import CHANGED, Content, FileItem, Task, hash_file
 from qwen_batch.read.kinds import kind_of
 from qwen_batch.records import CleanDocument, CleanPage, Document, Page, Removal
 
@@ -40,8 +40,9 @@ def _read_and_clean(item: FileItem, task: Task, digest: str) -> CleanDocument:
 
         if is_long(item.path):
             return _read_long_text(item, task, digest)
-    pages, warnings = _read_pages(item.path, task)
-    return clean_document(_document(item, digest, pages, warnings), task.clean)
+    content = _read_pages(item.path, task)
+    document = _document(item, digest, content.pages, content.warnings)
+    return clean_document(replace(document, flags=content.flags), task.clean)
 
 
 def _read_long_text(item: FileItem, task: Task, digest: str) -> CleanDocument:
@@ -76,24 +77,23 @@ def _refuse_if_changed(path: Path, before: tuple[int, int, int]) -> None:
         raise DocumentError(CHANGED, "changed while it was read; the next run reads it again")
 
 
-def _read_pages(path: Path, task: Task) -> tuple[tuple[Page, ...], tuple[str, ...]]:
+def _read_pages(path: Path, task: Task) -> Content:
     """The parsers are loaded here and not above: only reading processes need them, and only those of their files."""
     kind = kind_of(path)
     if kind == "pdf":
         from qwen_batch.read.pdf import read_pdf
 
         pdf = read_pdf(path, task.passwords, task.max_pages, task.clean.tables, task.ocr_seconds)
-        return pdf.pages, pdf.warnings
+        return Content(pdf.pages, pdf.warnings)
     if kind in ("text", "empty"):
         from qwen_batch.read.text import read_text
 
         text = read_text(path)
-        return text.pages, text.warnings
+        return Content(text.pages, text.warnings)
     if kind == "jsonl":
         raise DocumentError("unsupported", "JSON lines hold many documents: name the file as an input of `run`")
     if kind is None:
         raise DocumentError("unsupported", "files of this kind are not read: convert it to PDF or text")
     from qwen_batch.read.formats import read_other
 
-    other = read_other(path, kind)
-    return other.pages, other.warnings
+    return read_other(path, kind)

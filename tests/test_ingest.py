@@ -18,11 +18,12 @@ from reportlab.pdfgen.canvas import Canvas
 from qwen_batch import ingest as ingest_module
 from qwen_batch import readers
 from qwen_batch.errors import DocumentError, UsageError
-from qwen_batch.ingest import Ingest, extract, extract_report, format_report
+from qwen_batch.ingest import MAX_PASSWORD_BYTES, Ingest, extract, extract_all, passwords_of
 from qwen_batch.read.frames import Trouble
 from qwen_batch.read.inputs import iter_inputs
 from qwen_batch.read.items import FileItem, Task, hash_file
 from qwen_batch.records import CleanDocument, CleanSteps, Document, Failure, Line, Message, Page, ReadSettings
+from qwen_batch.reports import extract_report, format_report
 
 
 def write_pdf(path: Path, pages: list[list[str]], encrypt: str | None = None) -> Path:
@@ -165,7 +166,8 @@ def test_extract_and_its_report(tmp_path: Path) -> None:
     report = extract_report(path, extract(path, ReadSettings(), CleanSteps()))
     assert (report["status"], report["error_type"], report["num_pages"]) == ("ok", None, 3)
     assert report["text"].split("\n\n") == [f"The text of page {number}." for number in ("one", "two", "three")]
-    assert report["pages"][1] == {"page_number": 2, "text": "The text of page two.", "tables": []}
+    page = {"page_number": 2, "text": "The text of page two.", "ocr": False, "ocr_confidence": None, "tables": []}
+    assert report["pages"][1] == page
     assert report["removed"][0] == {"page_number": 1, "text": "Running head", "reason": "header"}
     assert format_report(report).startswith(f"{path}: 3 pages\nremoved: 3 x header\n\nThe text of page one.")
 
@@ -178,7 +180,7 @@ def test_report_of_a_failure(tmp_path: Path) -> None:
         "error_type": "not_found",
         "error": f"{tmp_path / 'no.pdf'}: no such file",
         "num_pages": 0,
-        **{"text": "", "pages": [], "removed": [], "warnings": []},
+        **{"text": "", "pages": [], "removed": [], "warnings": [], "flags": []},
     }
     assert format_report(report) == f"{tmp_path / 'no.pdf'}: failed (not_found): {tmp_path / 'no.pdf'}: no such file"
 
@@ -186,6 +188,40 @@ def test_report_of_a_failure(tmp_path: Path) -> None:
 def test_a_report_can_always_be_encoded(tmp_path: Path) -> None:
     path = Path(os.fsdecode(b"caf\xe9.pdf"))
     json.dumps(extract_report(path, extract(path, ReadSettings(), CleanSteps())), ensure_ascii=False).encode()
+
+
+def test_files_come_in_their_order_however_long_each_takes(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("A sentence of some words. " * 40_000)
+    names = ["long.txt", "none.txt", *(f"{number}.txt" for number in range(12))]
+    for name in names[2:]:
+        (tmp_path / name).write_text(f"Text {name}.")
+    results = list(extract_all([tmp_path / name for name in names], ReadSettings(workers=2), CleanSteps()))
+    assert [Path(result.source).name for result in results] == names
+    assert [isinstance(result, Failure) for result in results] == [name == "none.txt" for name in names]
+
+
+@pytest.mark.parametrize(
+    ("content", "passwords"),
+    [
+        (b"\xef\xbb\xbfone\r\n\r\n two \r\n", ("one", " two ")),
+        ("übung\n密码".encode(), ("übung", "密码")),
+        ("\ufeffübung\r\n".encode("utf-16-le"), ("übung",)),
+    ],
+)
+def test_a_password_file_from_any_editor(tmp_path: Path, content: bytes, passwords: tuple[str, ...]) -> None:
+    file = tmp_path / "passwords"
+    file.write_bytes(content)
+    assert passwords_of(ReadSettings(password_file=str(file))) == passwords
+
+
+def test_a_password_file_that_is_none_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"x" * (MAX_PASSWORD_BYTES + 1))
+    for path in (tmp_path / "pipe", tmp_path, Path(os.devnull)):
+        with pytest.raises(UsageError, match="is not a file but a folder, a pipe or a device"):
+            passwords_of(ReadSettings(password_file=str(path)))
+    with pytest.raises(UsageError, match="is larger than 1 MiB"):
+        passwords_of(ReadSettings(password_file=str(tmp_path / "large")))
 
 
 def test_neither_torch_nor_pyarrow_is_loaded() -> None:

@@ -4,18 +4,19 @@ paragraph that they interrupt goes on."""
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from qwen_batch.clean.markers import ends_sentence
+from qwen_batch.clean.markers import RAISED, ends_sentence
 from qwen_batch.clean.rows import Entry, Placed, Row
 
 SMALLER = 0.94  # of the body's font size: notes are at most this large
 SMALLEST = 0.5
 FOOT = 0.4  # of the page's lines, from its top: what ends above is no foot
 _RULE = re.compile(r"[-–—_=\s]{3,}")  # that is typed, not drawn
-_NUMBER = re.compile(r"\[?(\d{1,3})")
-_MARK = re.compile(r"(?:\d{1,3}|\[\d{1,3}\]|[*†‡§¶#]{1,3})[.)]?\s*(?=[^\W_]|[\"“'‘(«„\[])")
+_NUMBER = re.compile(rf"\[?(\d{{1,3}}|[{RAISED}]{{1,3}})")
+_MARK = re.compile(rf"(?:\d{{1,3}}|[{RAISED}]{{1,3}}|\[\d{{1,3}}\]|[*†‡§¶#]{{1,3}})[.)]?\s*(?=[^\W_]|[\"“'‘(«„\[])")
 
 
 def mark_footnotes(pages: Sequence[Sequence[Entry]]) -> list[list[Entry]]:
@@ -79,10 +80,14 @@ def _marked(rows: Sequence[Row]) -> Iterator[tuple[Row, bool]]:
         number = _NUMBER.match(row.text)
         starts = ended and bool(_is_mark(row.text) or _RULE.fullmatch(row.text))
         if number:
-            starts = _is_mark(row.text) and (last is None or int(number[1]) == last + 1)
-            last = int(number[1]) if starts else last
+            starts = _is_mark(row.text) and (last is None or _value(number[1]) == last + 1)
+            last = _value(number[1]) if starts else last
         ended = ends_sentence(row.text) or bool(_RULE.fullmatch(row.text))
         yield row, starts
+
+
+def _value(number: str) -> int:
+    return int(unicodedata.normalize("NFKC", number))
 
 
 def _is_mark(text: str) -> bool:

@@ -9,7 +9,7 @@ is a running slot: there the chapter changes while the place does not.
 What the body says is no running line, however often it is said: what stands far from the edge, or goes on at the
 leading of the body. A text of the body's size, or one that differs from page to page (numbers, or a slot), is weak
 evidence: every line further out has to be running too. One that differs must not look like a heading, which is larger
-than the body and close above it.
+than the body and close above it; one that does not differ may be the title of each page (`titles.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from qwen_batch.clean.edges import EdgeLine, edge_lines, mask, remove_lines
+from qwen_batch.clean.titles import without_titles
 from qwen_batch.records import Page, Removal
 
 MIN_PAGES = 3
@@ -57,7 +58,7 @@ def remove_headers(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Remov
     found += _without_open_rows([*weak, *_without_headings(counting, body_size)], lines, found)
     slotted = _without_headings(_slotted(lines, found, len(pages)), body_size)
     found += _without_open_rows(slotted, lines, found)
-    found = _without_flow(found, body_size)
+    found = without_titles(_without_flow(found, body_size), pages, body_size)
     found.sort(key=lambda line: -line.offset)  # on a page of few lines one counts for both edges: the nearer one wins
     kept, removed = remove_lines(pages, [(line, _reason(line)) for line in found])
     return kept, (*set_aside, *removed)

@@ -38,10 +38,18 @@ _CLOSING = (
     "after through your him her them inter here other like along mean further never none"
 )
 CLOSING = frozenset(_CLOSING.split())
+_LINKING = "in to of the at by on and for up off a de la"
+LINKING = frozenset(_LINKING.split())  # inner parts of long compounds
+DASHES = f"{HYPHENS}–—"
 MIN_COMMON = 4  # words of a document that tell its language
 _WORD = re.compile(r"[^\W\d_]+(?:[-\u2010\u2011'’][^\W\d_]+)*")
 _LAST = re.compile(r"([^\W_]+(?:[-\u2010\u2011][^\W_]+)*)[-\u2010\u2011]$")
 _FIRST = re.compile(r"[^\W_]+(?:[-\u2010\u2011][^\W_]+)*")
+_OPENING = "(“\"'‘„«$€£§"
+_CLOSING_SIGNS = ".)”\"’'»%]"
+_DOMAIN = "(?:com|org|net|gov|edu|info|int|mil|io|eu|de|uk|fr|it|nl|ch|at|cn|jp|us|au|ca)"
+_REST = re.compile(rf"{_DOMAIN}(?![^\W_])|[a-z0-9][\w.-]*/")  # of an address after a dot
+_DOTTED = re.compile(rf"\.(?:[\w-]+\.)*{_DOMAIN}(?![^\W_])")
 _ADDRESS = re.compile(r"\S*(?:://|www\.|/|@|\\)\S*$")
 
 
@@ -87,23 +95,41 @@ def glue_between(before: str, after: str, vocabulary: Vocabulary) -> tuple[str, 
     """(what stands between, how many characters of `before` stay)."""
     if before[-1] in HYPHENS and (last := _LAST.search(before[-80:])):
         return _at_hyphen(last[1], before, after, vocabulary)
-    if before[-1] in "/-_=&?" and _ADDRESS.search(before[-200:].split(" ")[-1]):
+    if _is_closed(before[-2:], after[:2]) or _goes_on_in_address(before[-200:].split(" ")[-1], after):
         return "", len(before)
     return "" if joins_without_space(before[-1], after[0]) else " ", len(before)
+
+
+def _is_closed(before: str, after: str) -> bool:
+    """Whether a dash or a hyphen stands between two lines without a space: `2019–` and `2020`, `U.S.-` and `China`."""
+    if before[-1] in DASHES and len(before) > 1:
+        return (before[-2].isalnum() or before[-2] in _CLOSING_SIGNS) and (after[0].isalnum() or after[0] in _OPENING)
+    return after[0] in "–—" and after[1:].isalnum() and not before[-1].isspace()
+
+
+def _goes_on_in_address(token: str, after: str) -> bool:
+    """Whether the next line begins within the address that a line ends with."""
+    if not _ADDRESS.search(token):
+        return False
+    if token[-1] in "/-_=&?@#%" or token.endswith("www."):
+        return True
+    is_link = "://" in token or "www." in token or "@" in token
+    return is_link and bool(_REST.match(after) if token[-1] == "." else after[0] in "/?&" or _DOTTED.match(after))
 
 
 def _at_hyphen(left: str, before: str, after: str, vocabulary: Vocabulary) -> tuple[str, int]:
     first = _FIRST.match(after)
     keep, drop = ("", len(before)), ("", len(before) - 1)
     if first is None:
-        return " ", len(before)
+        return ("" if after[0] in "/,;.)" else " "), len(before)
     right = first[0]
     if right.casefold() in CONJUNCTIONS and vocabulary.count(f"{left}{right}") == 0:
         return " ", len(before)
     if _ADDRESS.search(before[-200:].split(" ")[-1]):
         return keep
     head, _, tail = left.rpartition("-")
-    whole = vocabulary.count(left + right) + (vocabulary.count(tail + right) if head else 0)
+    is_inner = bool(head) and tail.casefold() not in LINKING
+    whole = vocabulary.count(left + right) + (vocabulary.count(tail + right) if is_inner else 0)
     hyphened = vocabulary.count(f"{left}-{right}")
     if whole or hyphened:
         return drop if whole >= hyphened else keep
@@ -118,6 +144,8 @@ def _is_compound(left: str, tail: str, right: str, vocabulary: Vocabulary, langu
     if right.isupper() and language and is_word(tail + right, language):
         return False
     if not right[0].islower() or (tail.isupper() and len(tail) > 1) or any(char.isdigit() for char in left + right):
+        return True
+    if len(tail) == 1 or ("-" in left and tail.casefold() in LINKING):  # e-mail, mother-in-law
         return True
     if "-" in left and vocabulary.count(tail) and vocabulary.count(right):
         return True

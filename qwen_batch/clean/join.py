@@ -17,8 +17,12 @@ from qwen_batch.clean.markers import (
     clause_kind,
     display_width,
     ends_sentence,
+    follows_number,
     has_columns,
     is_cjk,
+    is_item_text,
+    is_label,
+    is_lone_mark,
     is_tabular,
     looks_like_code,
     starts_lower,
@@ -31,8 +35,10 @@ LINE = "\n"
 GAP = 1.3  # of the usual leading: more is a gap between paragraphs
 FAR_INDENT = 4.0  # ems: no first line of a paragraph stands so far in
 CJK_ROOM = 2.2  # ems that a full Chinese line may lack: punctuation may not begin a line
+_TYPED_GAP = re.compile(r"[^\s.!?:;,]\s{2,}(?=\S)")
 LISTED = ("letter", "roman", "circled")  # kinds of numbering whose items stand close together
 BESIDE, BESIDE_IN_FULL = 1.5, 3.0  # ems between pieces of one line
+SAME_MIDDLE = 0.6  # ems, twice the distance between the middles of centred lines
 FULL_SLACK = 0.35  # ems that a full line may lack
 _BAR = re.compile(r"(\\*)\|")  # with the backslashes before it, which would undo an escape
 
@@ -149,7 +155,7 @@ class _Joiner:
 
     def _emit(self) -> None:
         text = "".join(self._parts)
-        if len(self._parts) > 1:
+        if len(self._parts) > 1 or not _has_gaps(text, self._rows[-1]):
             text = " ".join(text.split())
         self._pieces.append(Piece(self._rows[-1].page_number, self._glue, text))
         self._parts, self._glue = [], PARAGRAPH
@@ -171,9 +177,17 @@ def _break_before(paragraph: Sequence[Row], row: Row) -> str | None:
         return _within_row(last, row)
     if distance > GAP * row.leading + 0.5:
         return PARAGRAPH
-    if ends_divided(last.text) and starts_lower(row.text) and abs(row.x0 - last.x0) < FAR_INDENT * row.size:
-        return None
+    if ends_divided(last.text) and starts_lower(row.text):
+        is_full = row.x0 < last.x0 and last.x1 > row.right - FULL_SLACK * row.size
+        if is_full or abs(row.x0 - last.x0) < FAR_INDENT * row.size:
+            return None
     return _break_at_marks(paragraph, row) or _break_at_edges(paragraph, row)
+
+
+def _has_gaps(text: str, row: Row) -> bool:
+    """Whether the spaces within a line say something: in columns and code. Typed columns stand two apart."""
+    is_typed = row.flows and not row.printed
+    return has_columns(text) or looks_like_code(text) or (is_typed and len(_TYPED_GAP.findall(text)) > 1)
 
 
 def _same_list(first: Row, row: Row) -> bool:
@@ -190,6 +204,7 @@ def _is_level(last: Row, row: Row) -> bool:
 def _within_row(last: Row, row: Row) -> str | None:
     """Two pieces printed side by side; in a justified line, which a footnote mark may have cut, they are far apart."""
     is_full = row.room < FULL_SLACK * row.size and not has_columns(row.text)
+    is_full = is_full or (last.room < FULL_SLACK * row.size and starts_lower(row.text))  # the next column
     return None if 0 <= row.x0 - last.x1 < (BESIDE_IN_FULL if is_full else BESIDE) * row.size else LINE
 
 
@@ -199,38 +214,43 @@ def _break_at_marks(paragraph: Sequence[Row], row: Row) -> str | None:
         return LINE
     if is_tabular(last.text) and (is_tabular(text) or has_columns(last.text)):
         return LINE
+    first = paragraph[0]
+    level = abs(row.x0 - first.x0) < INDENT * row.size
+    if level and (follows_number(first.text, text) or (is_label(first.text) and is_label(text))):
+        return LINE
+    if is_lone_mark(last.text if len(paragraph) == 1 else text) and abs(row.x0 - last.x0) > INDENT * row.size:
+        return LINE
     kind = clause_kind(text)
     if kind is None:
         return None
     if ends_sentence(last.text) or is_short(last, row):
         return LINE
-    first = paragraph[0]
-    if kind == clause_kind(first.text) and abs(row.x0 - first.x0) < INDENT * row.size:
+    if kind == clause_kind(first.text) and level:
         return LINE
     step = row.x0 - last.x0
-    hanging = len(paragraph) == 1 and is_item(first)
+    hanging = len(paragraph) == 1 and is_item_text(first.text)
     return LINE if step < -INDENT * row.size or (step > INDENT * row.size and not hanging) else None
-
-
-def is_item(row: Row) -> bool:
-    """Whether a line begins a list item or a clause."""
-    return bullet(row.text) or clause_kind(row.text) is not None
 
 
 def _break_at_edges(paragraph: Sequence[Row], row: Row) -> str | None:
     last = paragraph[-1]
     if is_short(last, row):
-        return PARAGRAPH if row.x0 - last.x0 > INDENT * row.size else LINE
+        return PARAGRAPH if row.x0 - last.x0 > INDENT * row.size and not _are_centred([*paragraph, row]) else LINE
     step = row.x0 - last.x0
     if step < -FAR_INDENT * row.size:
         return LINE
     if row.indented and ends_sentence(last.text):
         return PARAGRAPH
-    if step > INDENT * row.size and not (len(paragraph) == 1 and is_item(last)):
+    if step > INDENT * row.size and not (len(paragraph) == 1 and is_item_text(last.text)):
         return PARAGRAPH if ends_sentence(last.text) else None
     if step < -INDENT * row.size and len(paragraph) > 1:
         return PARAGRAPH if ends_sentence(last.text) else None
     return None
+
+
+def _are_centred(rows: Sequence[Row]) -> bool:
+    first = rows[0].x0 + rows[0].x1
+    return all(abs(row.x0 + row.x1 - first) < SAME_MIDDLE * row.size for row in rows)
 
 
 def is_short(last: Row, row: Row) -> bool:
@@ -246,7 +266,7 @@ def is_short(last: Row, row: Row) -> bool:
 
 def ends_divided(text: str) -> bool:
     """Whether a line ends within a word."""
-    return text[-1:] in HYPHENS and text[-2:-1].isalpha()
+    return text[-1:] in HYPHENS and text[-2:-1].isalnum()
 
 
 def _goes_on(paragraph: Sequence[Row], row: Row) -> bool:

@@ -16,26 +16,41 @@ _CJK = (  # first and last of each range
 # Whatever runs from right to left, and more.
 _RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]|[\U00010800-\U00010fff]|[\U0001e800-\U0001efff]")
 _SHARED_PUNCTUATION = "“”‘’—–…·×"  # wide beside Chinese, narrow beside Latin
+RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"  # reading writes footnote marks and exponents so
 COLUMN_GAP = "   "  # a gap between words too wide for a space; reading writes it so
+TYPED_WORDS = 6  # of a line with a wide gap after a sentence, at least: pieces of rows are shorter
 
-_BULLET = re.compile(r"[•●○◦▪▫■□◆◇►▶▸✓✔✗‣⁃∙❖➢➤※][\s\w(（“\"]|[*–—-]\s+\S|[oO]\s{2,}\S|[^\w\s]\s{3}\S")
+# Private characters are what symbol fonts call their bullets.
+_SIGNS = "•●○◦▪▫■□◆◇♦◊►▶▸▹✓✔✗✘☐☑☒‣⁃∙❖➢➤➔※\uf020-\uf0ff"
+_BULLET = re.compile(rf"[{_SIGNS}][\s\w(（“\"]|[*–—·-]\s+\S|[oO]\s{{2,}}\S|[^\w\s]\s{{3}}\S")
+_DIVISIONS = (
+    "article|section|clause|chapter|schedule|exhibit|appendix|annex|part|art[.]|sec[.]",
+    "artikel|abschnitt|anlage|anhang|kapitel",
+)
 _CLAUSES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("decimal", re.compile(r"\d{1,3}(?:\.\d{1,3})+\.?\s")),
     ("number", re.compile(r"\(?\d{1,3}(?:[.)]\s|\s?[、．]|\)(?=\w))")),
-    ("letter", re.compile(r"\(?[a-zA-Z]\)\s?|[A-Z]\.\s|[a-z]\.\s(?=\S)")),
-    ("roman", re.compile(r"\(?[ivxIVX]{1,5}[.)]\s?")),
-    ("word", re.compile(r"(?:article|section|clause|chapter|schedule|exhibit|appendix|annex|part)\s+[\dIVXLC]+", re.I)),
+    ("letter", re.compile(r"\(?([a-zA-Z])\1?\)\s?|[A-Z]\.\s|[a-z]\.\s(?=\S)")),
+    ("roman", re.compile(r"\(?(?:[ivxl]{1,7}|[IVXL]{1,7})[.)]\s?")),
+    ("word", re.compile(rf"(?i:{'|'.join(_DIVISIONS)})\s+(?:\d|[IVXLC]+\b|[A-Z]\b)")),
     ("chinese", re.compile(r"第\s?[〇零一二三四五六七八九十百千\d.]+\s?[条條章节節款项項编編部]")),
     ("chinese_number", re.compile(r"[一二三四五六七八九十]{1,3}\s?[、．.]|[（(][一二三四五六七八九十\d]{1,3}[)）]")),
     ("circled", re.compile(r"[①-⑳⑴-⒇]")),
     ("paragraph_sign", re.compile(r"§+\s?\d")),
 )
-_SENTENCE_END = re.compile(r"[.!?;:。！？；：︰…][\"'”’»」』)）\]】〕]*(?:\d{1,3}|\[\d+\])?$")
+_SENTENCE_END = re.compile(rf"[.!?;:。！？；：︰…][\"'”’»」』)）\]】〕]*(?:\d{{1,3}}|\[\d+\]|[{RAISED}]{{1,3}})?$")
 _CODE_START = re.compile(r"[$#%>]\s|//|/\*|<[/?!a-zA-Z]|\||```|[-+]{3}\s|@@|\.\.\s")
 _CODE_SIGNS = re.compile(r"[{}<>=$|\\#&*_^~`@]")
 _NUMERIC = re.compile(r"[-–+(]?[$€£¥￥]?\d[\d,.]*[%)]?")
 _DIGIT = re.compile(r"\d")
-_MARK_WITH_GAP = re.compile(r"(?:[^\w\s]{1,2}|\(?\w{1,4}[.)]|\d+(?:\.\d+)+)\s{3,}")  # of a list item
+_MARK_WITH_GAP = re.compile(r"(?:[^\w\s]{1,2}|\(?\w{1,4}[.)]|\d+(?:\.\d+)+|\d{1,3})\s{3,}")  # of a list item
+_BARE = re.compile(r"(\d{1,3})\s+[^\W\d]")  # a number without a dot
+_LABEL = re.compile(
+    r"[A-ZÄÖÜ][\w./'’&()-]*(?: [\w./'’&()-]+){0,4} ?:(?:\s|$)|[\u4e00-\u9fff][\u4e00-\u9fff\s（）]{0,9}[：:]"
+)
+_LONE = re.compile(r"[IVXLC]{1,6}\.?|[A-Z]\.?")
+_TYPED_END = re.compile(r"[.?!][\"'”’)\]]{0,2}$")
+_GAP = re.compile(r"\s{3,}")
 _LEADERS = re.compile(r"(?:[.·…]\s?){4,}\s*(?:\d+|[ivxlc]+)?$")
 
 
@@ -61,6 +76,27 @@ def clause_kind(text: str) -> str | None:
     return next((kind for kind, pattern in _CLAUSES if pattern.match(text)), None)
 
 
+def is_item_text(text: str) -> bool:
+    """Whether a line begins a list item or a clause."""
+    return bullet(text) or clause_kind(text) is not None
+
+
+def follows_number(before: str, text: str) -> bool:
+    """Whether two lines begin with a number without a dot, the second with the next one."""
+    first, second = _BARE.match(before), _BARE.match(text)
+    return first is not None and second is not None and int(second[1]) == int(first[1]) + 1
+
+
+def is_label(text: str) -> bool:
+    """Whether a line begins with a name and a colon, as in blocks of addresses and signatures: `Title: Director`."""
+    return _LABEL.match(text) is not None
+
+
+def is_lone_mark(text: str) -> bool:
+    """Whether a line is a number or a letter by itself, as headings of opinions and outlines are: `II`, `B.`."""
+    return _LONE.fullmatch(text) is not None
+
+
 def ends_sentence(text: str) -> bool:
     return bool(_SENTENCE_END.search(text[-12:]))
 
@@ -74,7 +110,7 @@ def looks_like_code(text: str) -> bool:
 
 def has_columns(text: str) -> bool:
     """Whether a line has a wide gap other than the one after the mark of a list item."""
-    return COLUMN_GAP in text and COLUMN_GAP in _MARK_WITH_GAP.sub("", text.strip(), count=1)
+    return COLUMN_GAP in text and COLUMN_GAP in text[mark.end() if (mark := _MARK_WITH_GAP.match(text)) else 0 :]
 
 
 def is_stretched(text: str) -> bool:
@@ -84,6 +120,13 @@ def is_stretched(text: str) -> bool:
     words = text.split()
     gaps = len([piece for piece in text.split(COLUMN_GAP) if piece]) - 1
     return 2 * gaps >= len(words) - 1 and not any(_NUMERIC.fullmatch(word) for word in words)
+
+
+def has_sentence_gaps(text: str) -> bool:
+    """Whether wide gaps stand after the ends of sentences only, as typewritten lines have them."""
+    if not has_columns(text) or len(text.split()) < TYPED_WORDS:
+        return False
+    return all(_TYPED_END.search(piece) for piece in _GAP.split(text)[:-1])
 
 
 def is_tabular(text: str) -> bool:

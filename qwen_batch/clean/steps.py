@@ -9,8 +9,8 @@ from qwen_batch.clean.footnotes import mark_footnotes
 from qwen_batch.clean.headers import remove_headers
 from qwen_batch.clean.join import Piece, join_entries, keep_entries
 from qwen_batch.clean.line_numbers import remove_line_numbers
+from qwen_batch.clean.measures import document_entries
 from qwen_batch.clean.page_numbers import remove_page_numbers
-from qwen_batch.clean.rows import document_entries
 from qwen_batch.clean.stamps import remove_stamps
 from qwen_batch.clean.tables import join_tables
 from qwen_batch.clean.unicode import normalise_pages
@@ -58,7 +58,7 @@ def clean_document(document: Document, settings: CleanSteps) -> CleanDocument:
         priority=document.priority,
         removed=tuple(removed),
         warnings=(*warnings, *_of_watermarks(removed)),
-        flags=_flags(pages),
+        flags=(*document.flags, *_flags(pages)),
     )
 
 
@@ -116,5 +116,8 @@ def _assemble(pages: Sequence[Page], pieces: Sequence[Piece]) -> tuple[str, tupl
     starts: list[int] = []
     for page in reversed(pages):  # a page without text begins where the next one does
         starts.append(begins.get(page.page_number, starts[-1] if starts else length))
-    clean = [CleanPage(page.page_number, "".join(texts.get(page.page_number, ())), page.tables) for page in pages]
+    clean = (
+        CleanPage(page.page_number, "".join(texts.get(page.page_number, ())), page.tables, page.ocr_confidence)
+        for page in pages
+    )
     return "".join(parts), tuple(clean), tuple(reversed(starts))

@@ -6,14 +6,14 @@ import datetime
 import json
 import logging
 import os
-import re
 import sys
 from typing import Literal, TextIO
+
+from qwen_batch.terminal import one_line
 
 LogFormat = Literal["text", "json"]
 
 _OWN_FIELDS = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "event"})
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # would break the line or drive the terminal
 _COLORS = {"DEBUG": "\x1b[2m", "WARNING": "\x1b[33m", "ERROR": "\x1b[31m", "CRITICAL": "\x1b[31m"}
 _RESET = "\x1b[0m"
 
@@ -68,7 +68,7 @@ class _TextFormatter(logging.Formatter):
         level = f"{record.levelname:<7}"
         if record.levelname in _COLORS and _has_colors(self._handler.stream):
             level = _COLORS[record.levelname] + level + _RESET
-        line = f"{self.formatTime(record, self.datefmt)} {level} {_escape(record.getMessage())}"
+        line = f"{self.formatTime(record, self.datefmt)} {level} {one_line(record.getMessage())}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -92,7 +92,3 @@ class _JsonFormatter(logging.Formatter):
 
 def _has_colors(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def _escape(text: str) -> str:
-    return _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)

@@ -10,17 +10,23 @@ from qwen_batch.read.html import read_html
 from qwen_batch.read.items import Content
 from qwen_batch.read.kinds import Kind, kind_name
 from qwen_batch.read.legacy import read_legacy
+from qwen_batch.read.mail import read_email
+from qwen_batch.read.msg import read_msg
 from qwen_batch.read.odf import read_odf
 from qwen_batch.read.office import OfficeKind, read_office
-from qwen_batch.read.simple import read_csv, read_email, read_rtf
+from qwen_batch.read.rtf import read_rtf
+from qwen_batch.read.simple import read_csv
+from qwen_batch.read.xlsx import read_xlsx
 
 _READERS = {
     "html": read_html,
     "csv": read_csv,
     "email": read_email,
+    "msg": read_msg,
     "rtf": read_rtf,
     "odf": read_odf,
     "legacy": read_legacy,
+    "xlsx": read_xlsx,
 }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.items import Content
 from qwen_batch.read.table_heads import count_header_rows
-from qwen_batch.read.text import decode, read_bytes
+from qwen_batch.read.text import decode, decode_declared, read_bytes
 from qwen_batch.records import Line, Page, Span, Table
 
 MAX_DEPTH = 200  # deeper elements are read without their structure
@@ -45,12 +45,11 @@ def read_html(path: Path) -> Content:
 
 def decode_html(data: bytes) -> tuple[str, tuple[str, ...]]:
     """The text by its byte-order mark, by what it is, by what it says that it is, or by a guess, in this order."""
-    if (declared := _CHARSET.search(data[:2048])) and b"\0" not in data[:64] and not _is_utf8(data):
-        try:
-            return data.decode(declared[1].decode("ascii")), ()
-        except (LookupError, UnicodeDecodeError):
-            pass
-    return decode(data)
+    declared = _CHARSET.search(data[:2048])
+    if declared is None or b"\0" in data[:64] or _is_utf8(data):
+        return decode(data)
+    text = decode_declared(data, declared[1].decode("ascii"))
+    return (text, ()) if text is not None else decode(data)
 
 
 def _is_utf8(data: bytes) -> bool:

@@ -40,8 +40,10 @@ class Content:
 
     pages: tuple[Page, ...]
     warnings: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
 
+UNREAD_ATTACHMENTS = "unread_attachments"  # flag: the message came with files, which are not read
 Item = FileItem | Document | Failure
 CHANGED = "changed"  # error type of a file that was written to while it was read
 

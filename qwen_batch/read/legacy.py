@@ -10,12 +10,15 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.items import Content
-from qwen_batch.read.office import OfficeKind, read_office
+from qwen_batch.read.office import read_office
+from qwen_batch.read.xlsx import read_xlsx
 
-TARGETS: dict[str, OfficeKind] = {".doc": "docx", ".ppt": "pptx", ".xls": "xlsx"}
+Target = Literal["docx", "pptx", "xlsx"]
+TARGETS: dict[str, Target] = {".doc": "docx", ".ppt": "pptx", ".xls": "xlsx"}
 PROGRAMS = ("soffice", "libreoffice")
 MAX_OUTPUT_BYTES = 1 << 30
 
@@ -28,10 +31,11 @@ def read_legacy(path: Path) -> Content:
         raise DocumentError("unsupported", message)
     kind = TARGETS[path.suffix.lower()]
     with tempfile.TemporaryDirectory() as folder:
-        return read_office(_convert(program, path, kind, Path(folder)), kind)
+        made = _convert(program, path, kind, Path(folder))
+        return read_xlsx(made) if kind == "xlsx" else read_office(made, kind)
 
 
-def _convert(program: str, path: Path, kind: OfficeKind, folder: Path) -> Path:
+def _convert(program: str, path: Path, kind: Target, folder: Path) -> Path:
     """A profile of its own, so that a LibreOffice that is open does not get in the way; macros never run."""
     command = [program, "--headless", "--norestore", f"-env:UserInstallation={(folder / 'profile').as_uri()}"]
     command += ["--convert-to", kind, "--outdir", str(folder), str(path.absolute())]

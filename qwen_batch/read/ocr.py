@@ -10,7 +10,9 @@ import importlib.util
 import re
 import resource
 import time
+from typing import NamedTuple
 
+from qwen_batch.read.ocr_frame import find_frame
 from qwen_batch.read.order import cut_by_places
 from qwen_batch.read.pdf_file import PdfPage
 from qwen_batch.records import Line
@@ -34,14 +36,22 @@ def is_garbled(text: str) -> bool:
     return len(_MEANINGLESS.findall(shown)) > MAX_MEANINGLESS * len(shown)
 
 
+class Recognised(NamedTuple):
+    """Lines in reading order, with their places on the page as it is turned to be read."""
+
+    lines: tuple[Line, ...]
+    confidence: float  # 0 to 1, mean over characters
+    quarters: int = 0  # turns clockwise that make the page upright
+
+
 class Recogniser:
     """Reads pages that are images, where the extra is installed, until its time is over."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds_left = seconds
 
-    def read(self, page: PdfPage) -> tuple[tuple[Line, ...], float] | None:
-        """Lines and confidence of a pdfium page; None: it cannot be read now."""
+    def read(self, page: PdfPage) -> Recognised | None:
+        """What the picture of a pdfium page says; None: it cannot be read now."""
         if self._seconds_left <= 0 or not _is_installed():
             return None
         _take_extra_memory()
@@ -63,26 +73,28 @@ def _is_installed() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in MODULES)
 
 
-def recognise(page: PdfPage) -> tuple[tuple[Line, ...], float]:
-    """Lines of a pdfium page in reading order, with their places, and the mean confidence over characters."""
-    from qwen_batch.read.ocr_models import as_pixels, boxes_of, read_lines  # loads what only pages that are images need
+def recognise(page: PdfPage) -> Recognised:
+    """What the picture of a pdfium page says."""
+    from qwen_batch.read.ocr_models import as_pixels, read_page  # loads what only pages that are images need
 
     scale = min(DPI / 72, MAX_SIDE / max(*page.size, 1.0))
     picture = page.render(scale)
-    seen = read_lines(as_pixels(picture.data, picture.width, picture.height))
+    seen = read_page(as_pixels(picture.data, picture.width, picture.height))
+    frame = find_frame([line.corners for line in seen.lines], seen.quarters, picture.width, picture.height)
     lines: list[Line] = []
     weights: list[tuple[float, int]] = []
-    for (_, text, score), box in zip(seen, boxes_of(seen), strict=True):
+    for line in seen.lines:
+        text, score = line.text, line.score
         if score < MIN_SCORE or not text.strip():
             continue
-        x0, top, x1, bottom = (side / scale for side in box)
+        x0, top, x1, bottom = (side / scale for side in frame.place(line.corners))
         margin = MARGIN * (bottom - top)
         place = (x0, top + margin, x1, bottom - margin)
         lines.append(Line(text.strip(), place, _evened(min(bottom - top - 2 * margin, x1 - x0))))
         weights.append((score, len(text)))
     total = sum(count for _, count in weights)
     mean = sum(score * count for score, count in weights) / total if total else 0.0
-    return cut_by_places(lines), round(mean, 3)
+    return Recognised(cut_by_places(lines), round(mean, 3), seen.quarters)
 
 
 def _evened(size: float) -> float:

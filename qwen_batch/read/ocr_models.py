@@ -12,7 +12,7 @@ import ctypes
 import functools
 import importlib.util
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,20 +57,34 @@ class SeenLine(NamedTuple):
     text: str
     score: float  # mean over its characters
 
+    @property
+    def corners(self) -> list[list[float]]:
+        found: list[list[float]] = self.box.tolist()
+        return found
+
 
 def as_pixels(data: bytearray, width: int, height: int) -> Pixels:
     """A picture of which each row follows the one before, without a copy."""
     return np.frombuffer(data, np.uint8).reshape(height, width, 3)
 
 
-def read_lines(picture: Pixels) -> list[SeenLine]:
+class SeenPage(NamedTuple):
     """All lines of text in a picture, in no particular order."""
+
+    lines: list[SeenLine]
+    quarters: int  # turns clockwise, 0 to 3, after which most of the text stands upright
+
+
+def read_page(picture: Pixels) -> SeenPage:
+    """All lines of text in a picture, and which way most of them run."""
     boxes = _find_boxes(_ink_map(picture), picture.shape[1], picture.shape[0])
     crops = [_cut_out(picture, box) for box in boxes]
     tall = [_is_tall(box) for box in boxes]
+    turned = [False, False]
     for way in (False, True):
         chosen = [number for number, is_tall in enumerate(tall) if is_tall is way]
         if chosen and _are_upside_down([crops[number] for number in chosen]):
+            turned[way] = True
             for number in chosen:
                 crops[number] = cv2.rotate(crops[number], cv2.ROTATE_180)
     order = sorted(range(len(crops)), key=lambda number: _width(crops[number]), reverse=True)
@@ -80,7 +94,16 @@ def read_lines(picture: Pixels) -> list[SeenLine]:
             _give_back()
         texts[number] = _read(crops[number])
     _give_back()
-    return [SeenLine(box, *texts[number]) for number, box in enumerate(boxes)]
+    quarters = _quarters(tall, [texts[number][0] for number in range(len(boxes))], turned)
+    return SeenPage([SeenLine(box, *texts[number]) for number, box in enumerate(boxes)], quarters)
+
+
+def _quarters(tall: Sequence[bool], texts: Sequence[str], turned: Sequence[bool]) -> int:
+    """By the letters of tall and of wide lines, and by whether either are upside down."""
+    letters = sum((-1 if is_tall else 1) * len(text) for is_tall, text in zip(tall, texts, strict=True))
+    if letters >= 0:
+        return 2 if turned[False] else 0
+    return 1 if turned[True] else 3
 
 
 def _ink_map(picture: Pixels) -> Floats:
@@ -126,11 +149,13 @@ def _mean_ink(ink: Floats, corners: Floats) -> float:
 
 
 def _clockwise(corners: Floats) -> Floats:
-    """Corners of a rectangle in the order top left, top right, bottom right, bottom left."""
-    ordered = corners[np.argsort(corners[:, 0], kind="stable")]
-    left, right = ordered[:2], ordered[2:]
-    left, right = left[np.argsort(left[:, 1])], right[np.argsort(right[:, 1])]
-    return np.stack([left[0], right[0], right[1], left[1]])
+    """Corners of a rectangle in the order top left, top right, bottom right, bottom left, however it slopes."""
+    across, down = np.abs(corners[1] - corners[0])
+    if across < down:
+        corners = np.roll(corners, 1, axis=0)
+    upper, lower = sorted((corners[:2], corners[2:]), key=lambda side: float(side[:, 1].sum()))
+    upper, lower = upper[np.argsort(upper[:, 0])], lower[np.argsort(-lower[:, 0])]
+    return np.concatenate([upper, lower])
 
 
 def _sides(box: Floats) -> tuple[int, int]:
@@ -246,10 +271,3 @@ def _give_back() -> None:
     """
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
-
-
-def boxes_of(lines: Sequence[SeenLine]) -> Iterator[tuple[float, float, float, float]]:
-    """Left, top, right and bottom of each line, in pixels."""
-    for line in lines:
-        (x0, top), (x1, bottom) = line.box.min(axis=0), line.box.max(axis=0)
-        yield float(x0), float(top), float(x1), float(bottom)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import zipfile
 from collections.abc import Iterator
@@ -10,36 +11,47 @@ from typing import Any
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.archive import check_archive, parse_part
-from qwen_batch.read.html import MAX_CELLS, spanned_table
 from qwen_batch.read.items import Content
-from qwen_batch.read.table_heads import count_header_rows
+from qwen_batch.read.odf_lists import Numbering, read_numbering
+from qwen_batch.read.odf_names import DRAW, OFFICE, STYLE, TABLE, TEXT, number_of
+from qwen_batch.read.sparse import Grid
 from qwen_batch.records import Line, Page, Table
 
-MAX_REPEATED = 1000  # cells or rows that one attribute may repeat
-_ODF = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
-OFFICE, TEXT, TABLE, DRAW = (_ODF % name for name in ("office", "text", "table", "drawing"))
+MAX_CELLS = 1_000_000  # with text, of a document; one attribute may repeat a cell or a row a million times
+MAX_NAMED = 200  # characters of a warning's list
 MANIFEST = "META-INF/manifest.xml"
 _BLANKS = frozenset((f"{TEXT}tab", f"{TEXT}line-break", f"{TEXT}s"))
 _NO_TEXT = frozenset((f"{TEXT}tracked-changes", f"{OFFICE}annotation"))  # what was deleted, comments
 _VALUES = tuple(f"{OFFICE}{name}" for name in ("value", "date-value", "time-value", "string-value", "boolean-value"))
+_CELLS = frozenset((f"{TABLE}table-cell", f"{TABLE}covered-table-cell"))
+_ROW_GROUPS = frozenset(f"{TABLE}table-{name}" for name in ("header-rows", "rows", "row-group"))
+_COLUMN_GROUPS = frozenset(f"{TABLE}table-{name}" for name in ("header-columns", "columns", "column-group"))
 _SPACES = re.compile(r"\s+")
 
 
 def read_odf(path: Path) -> Content:
-    """A text as one page, slides and sheets as a page each.
+    """Slides and sheets that are shown are pages; a text is one page.
 
     Raises DocumentError: empty, damaged, encrypted, wrong_type, too_large, unsafe.
     """
-    body = _read_body(path)
-    parts = [child for child in body.iter(f"{DRAW}page") if child.getparent().tag == f"{OFFICE}presentation"]
-    parts = parts or list(body.iterfind(f"{OFFICE}spreadsheet/{TABLE}table"))
-    pages = [_as_page(number, [part]) for number, part in enumerate(parts, 1)] or [_as_page(1, list(body))]
+    content, numbering = _read_parts(path)
+    body = content.find(f"{OFFICE}body")
+    body = content if body is None else body
+    reader = _Reader(numbering, _hidden_styles(content))
+    slides = [child for child in body.iter(f"{DRAW}page") if child.getparent().tag == f"{OFFICE}presentation"]
+    sheets = body.findall(f"{OFFICE}spreadsheet/{TABLE}table")
+    if sheets:
+        shown = [sheet for sheet in sheets if not reader.is_hidden(sheet)]
+        pages = [reader.sheet(number, sheet) for number, sheet in enumerate(shown, 1)]
+    else:
+        pages = [reader.page(number, part) for number, part in enumerate(slides or [body], 1)]
     if not any(page.lines for page in pages):
         raise DocumentError("empty", "the document holds no text; text that is an image must be recognised (OCR) first")
-    return Content(tuple(pages))
+    hidden = ", ".join(reader.hidden)[:MAX_NAMED]
+    return Content(tuple(pages), (f"hidden and left out: {hidden}",) if hidden else ())
 
 
-def _read_body(path: Path) -> Any:
+def _read_parts(path: Path) -> tuple[Any, Numbering]:
     from lxml import etree
 
     if "content.xml" not in (names := check_archive(path)):
@@ -50,32 +62,120 @@ def _read_body(path: Path) -> Any:
             if MANIFEST in names and b"encryption-data" in archive.read(MANIFEST):
                 raise DocumentError("encrypted", "the document is encrypted: save it without a password")
             root = parse_part(archive.read("content.xml"))
+            styles = [parse_part(archive.read("styles.xml"))] if "styles.xml" in names else []
     except (etree.XMLSyntaxError, zipfile.BadZipFile) as error:
         raise DocumentError("damaged", f"its text is damaged ({error}): open and save it anew") from None
-    body = root.find(f"{OFFICE}body")
-    return root if body is None else body
+    return root, read_numbering([*styles, root])
 
 
-def _as_page(number: int, parts: list[Any]) -> Page:
-    lines: list[Line] = []
-    tables: list[Table] = []
-    for part in parts:
-        _walk([part] if part.tag == f"{TABLE}table" else part, lines, tables)
-    return Page(number, tuple(lines), tuple(tables), paragraphs=True)
+def _hidden_styles(content: Any) -> frozenset[str]:
+    """Names of the styles of sheets that are not shown."""
+    found = content.iterfind(f"{OFFICE}automatic-styles/{STYLE}style")
+    shown = ((style.get(f"{STYLE}name"), style.find(f"{STYLE}table-properties")) for style in found)
+    return frozenset(name for name, each in shown if each is not None and each.get(f"{TABLE}display") == "false")
 
 
-def _walk(elements: Any, lines: list[Line], tables: list[Table]) -> None:
-    for child in elements:
-        if child.tag in (f"{TEXT}p", f"{TEXT}h"):
-            in_list = any(True for _ in child.iterancestors(f"{TEXT}list-item"))
-            if text := _text_of(child):
-                lines.append(Line(f"- {text}" if in_list else text))
-        elif child.tag == f"{TABLE}table":
-            if (table := _as_table(child)) is not None:
-                lines.append(Line("", table=len(tables)))
-                tables.append(table)
-        elif child.tag not in _NO_TEXT:
-            _walk(child, lines, tables)
+class _Reader:
+    """Walks over a document and keeps count of its cells, its list items and what it does not show."""
+
+    def __init__(self, numbering: Numbering, hidden_styles: frozenset[str]) -> None:
+        self.hidden: list[str] = []
+        self._numbering = numbering
+        self._hidden_styles = hidden_styles
+        self._num_left = MAX_CELLS
+
+    def is_hidden(self, sheet: Any) -> bool:
+        hidden = sheet.get(f"{TABLE}style-name") in self._hidden_styles
+        self.hidden += [f"sheet {sheet.get(f'{TABLE}name')!r}"] * hidden
+        return hidden
+
+    def page(self, number: int, elements: Any) -> Page:
+        lines, tables = list[Line](), list[Table]()
+        self._walk(elements, lines, tables)
+        return Page(number, tuple(lines), tuple(tables), paragraphs=True)
+
+    def sheet(self, number: int, sheet: Any) -> Page:
+        """A sheet that holds something has its name above it."""
+        page = self.page(number, [sheet, *sheet.iterchildren(f"{TABLE}shapes")])
+        name = sheet.get(f"{TABLE}name")
+        return dataclasses.replace(page, lines=(Line(name), *page.lines)) if page.lines and name else page
+
+    def _walk(self, elements: Any, lines: list[Line], tables: list[Table]) -> None:
+        for child in elements:
+            if child.tag in (f"{TEXT}p", f"{TEXT}h"):
+                mark, text = self._numbering.mark(child), _text_of(child)
+                if text:
+                    lines.append(Line(f"{mark}{text}"))
+            elif child.tag == f"{TABLE}table":
+                if (table := self._as_table(child)) is not None:
+                    lines.append(Line("", table=len(tables)))
+                    tables.append(table)
+            elif child.tag not in _NO_TEXT:
+                self._numbering.enter(child)
+                self._walk(child, lines, tables)
+
+    def _as_table(self, element: Any) -> Table | None:
+        """None: it holds no text. Raises DocumentError: too_large."""
+        grid, y, heads = Grid(), 0, 0
+        hidden = set[int]()
+        for row in _iter_rows(element):
+            times = number_of(row, "number-rows-repeated")
+            num_filled = self._add_row(grid, y, row)
+            if num_filled:
+                self._count(num_filled * (times - 1))
+                grid.repeat(y, times)
+            if row.get(f"{TABLE}visibility", "visible") != "visible" and num_filled:
+                hidden.update(range(y, y + times))
+            y += times
+            heads = y if row.getparent().tag == f"{TABLE}table-header-rows" else heads
+        for what, num_hidden in grid.hide(hidden, _hidden_columns(element)):
+            self.hidden.append(f"{num_hidden} {what} of {element.get(f'{TABLE}name')!r}")
+        return grid.as_table(heads)
+
+    def _add_row(self, grid: Grid, y: int, row: Any) -> int:
+        """How many cells have text."""
+        x = num_filled = 0
+        for cell in row.iterchildren(*_CELLS):
+            times = number_of(cell, "number-columns-repeated")
+            if text := _cell_text(cell):
+                self._count(times)
+                num_filled += times
+                for column in range(x, x + times):
+                    grid.add(y, column, text)
+                grid.merge(y, x, number_of(cell, "number-rows-spanned"), number_of(cell, "number-columns-spanned"))
+            x += times
+        return num_filled
+
+    def _count(self, num_cells: int) -> None:
+        self._num_left -= num_cells
+        if self._num_left < 0:
+            raise DocumentError("too_large", f"more than {MAX_CELLS} cells hold text: save it as .csv, or divide it")
+
+
+def _iter_rows(element: Any) -> Iterator[Any]:
+    """The rows of a table, those of tables within its cells left out."""
+    for child in element:
+        if child.tag == f"{TABLE}table-row":
+            yield child
+        elif child.tag in _ROW_GROUPS:
+            yield from _iter_rows(child)
+
+
+def _hidden_columns(element: Any) -> set[int]:
+    hidden, x = set[int](), 0
+    for column in element.iter(f"{TABLE}table-column"):
+        if column.getparent() is not element and column.getparent().tag not in _COLUMN_GROUPS:
+            continue
+        times = number_of(column, "number-columns-repeated")
+        if column.get(f"{TABLE}visibility", "visible") != "visible":
+            hidden.update(range(x, x + min(times, 16_384)))
+        x += times
+    return hidden
+
+
+def _cell_text(cell: Any) -> str:
+    only = cell[0] if len(cell) == 1 and cell[0].tag == f"{TEXT}p" else cell
+    return _text_of(only) or next(filter(None, map(cell.get, _VALUES)), "")
 
 
 def _text_of(element: Any) -> str:
@@ -89,59 +189,10 @@ def _text_of(element: Any) -> str:
             if child.tag in _BLANKS:
                 yield " "
             elif child.tag not in _NO_TEXT and not (child.tag == f"{TEXT}page-number" and child.text == "<number>"):
-                apart = " " * (child.tag in (f"{TEXT}p", f"{TEXT}note"))
+                apart = " " * (child.tag in (f"{TEXT}p", f"{TEXT}h", f"{TEXT}note"))
                 yield apart
                 yield from parts(child)
                 yield apart
             yield child.tail or ""
 
     return _SPACES.sub(" ", "".join(parts(element))).strip()
-
-
-def _as_table(element: Any) -> Table | None:
-    """None: it holds no text. Raises DocumentError: too_large."""
-    rows: list[list[tuple[str, int, int]]] = []
-    heads = 0
-    for row in element.iter(f"{TABLE}table-row"):
-        cells = _without_end(list(_iter_cells(row)))
-        times = _number(row, "number-rows-repeated") if any(text for text, _, _ in cells) else 1
-        rows += [cells] * times
-        heads += times * (row.getparent().tag == f"{TABLE}table-header-rows")
-    if all(columns == height == 1 for row in rows for _, columns, height in row):
-        return _plain_table([[text for text, _, _ in row] for row in rows], heads)
-    table = spanned_table(rows, heads)
-    if table is None and any(text for row in rows for text, _, _ in row):
-        message = f"a table with merged cells has more than {MAX_CELLS}: save it as .csv, or divide it"
-        raise DocumentError("too_large", message)
-    return table
-
-
-def _plain_table(rows: list[list[str]], heads: int) -> Table | None:
-    """Without the rows and columns that hold nothing."""
-    used = [y for y, row in enumerate(rows) if any(row)]
-    width = max((len(row) for row in rows), default=0)
-    kept = [x for x in range(width) if any(x < len(row) and row[x] for row in rows)]
-    filled = tuple(tuple(rows[y][x] if x < len(rows[y]) else "" for x in kept) for y in used)
-    return Table(filled, header_rows=sum(y < heads for y in used) or count_header_rows(filled, ())) if used else None
-
-
-def _without_end(cells: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
-    """Sheets fill their rows up with blank cells."""
-    while cells and cells[-1] == ("", 1, 1):
-        cells.pop()
-    return cells
-
-
-def _iter_cells(row: Any) -> Iterator[tuple[str, int, int]]:
-    """(text, columns, rows) of each cell; those that a merged cell covers are left out."""
-    for cell in row.iterchildren(f"{TABLE}table-cell"):
-        spans = _number(cell, "number-columns-spanned"), _number(cell, "number-rows-spanned")
-        only = cell[0] if len(cell) == 1 and cell[0].tag == f"{TEXT}p" else cell
-        text = _text_of(only) or next(filter(None, map(cell.get, _VALUES)), "")
-        for _ in range(_number(cell, "number-columns-repeated")):
-            yield text, *spans
-
-
-def _number(element: Any, name: str) -> int:
-    value = element.get(f"{TABLE}{name}", "1")
-    return max(1, min(MAX_REPEATED, int(value))) if value.isdecimal() else 1

@@ -12,15 +12,17 @@ from typing import NamedTuple
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read import pdfium
-from qwen_batch.read.bidi import has_rtl_letters, in_logical_order
 from qwen_batch.read.kinds import kind_name, sniff
 from qwen_batch.read.ocr import Recogniser, is_garbled
 from qwen_batch.read.order import in_reading_order
 from qwen_batch.read.page_tables import PageTables, read_tables
-from qwen_batch.read.pdf_chars import LineMaker, PageChars, iter_lines, placement_of, read_chars
+from qwen_batch.read.pdf_chars import PageChars
 from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
+from qwen_batch.read.pdf_lines import LineMaker, iter_lines
+from qwen_batch.read.pdf_raised import with_raised
 from qwen_batch.read.pdf_tables import read_marks
+from qwen_batch.read.pdf_turn import read_upright, with_standing
 from qwen_batch.read.vertical import in_columns, is_written_down
 from qwen_batch.records import Line, Page, Table
 
@@ -118,19 +120,14 @@ def _read_page(
 
 
 def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table | None) -> _ReadPage:
-    width, height = page.size
-    placement = placement_of(page.handle, width, height)
-    textpage = page.load_text()
-    chars = read_chars(textpage, placement)
-    if has_rtl_letters(chars.text):
-        chars = PageChars.of(in_logical_order(chars.chars()))
-    chars = chars.without_blanks()
+    view = read_upright(page)
+    placement, chars, (width, height) = view.placement, with_raised(view.chars), view.size
     has_text = bool(chars.text) and not chars.text.isspace()
     marks = read_marks(page.handle, placement, tables and has_text, (width / 2, height / 2))
     found, unfinished = read_tables(marks, chars, before) if has_text and tables else PageTables()
-    maker = LineMaker(textpage, placement, chars)
-    made = (maker.make(start, end) for start, end in iter_lines(chars, _regions(chars, found)))
-    lines = in_reading_order([line for line in made if line is not None])
+    maker = LineMaker(view.textpage, placement, chars)
+    made = (line for start, end in iter_lines(chars, _regions(chars, found)) for line in maker.make(start, end))
+    lines = with_standing(view, in_reading_order(list(made)), found)
     if page.forms:
         lines = tuple(with_fields(lines, read_fields(page.forms, page.handle, placement)))
     if is_garbled("".join(line.text for line in lines)):
@@ -163,9 +160,11 @@ def _are_stamps(lines: Sequence[Line], height: float) -> bool:
 def _recognised(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _ReadPage:
     """The page with the text that its image shows, where that can be read."""
     found = recogniser.read(page)
-    if found is None or not found[0]:
+    if found is None or not found.lines:
         return read
-    seen = dataclasses.replace(read.page, lines=found[0], needs_ocr=False, ocr_confidence=found[1])
+    seen = dataclasses.replace(read.page, lines=found.lines, needs_ocr=False, ocr_confidence=found.confidence)
+    if found.quarters % 2:
+        seen = dataclasses.replace(seen, width=seen.height, height=seen.width)
     return read._replace(page=seen)
 
 

@@ -1,4 +1,4 @@
-"""The characters of a PDF page, with their places, as pdfium gives them; and the lines that they form.
+"""The characters of a PDF page, with their places, as pdfium gives them.
 
 Coordinates leave here as the reader of the page sees them: points from the top left corner, page rotation applied.
 """
@@ -11,25 +11,20 @@ import math
 import operator
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple
 
 from qwen_batch.read import pdfium
-from qwen_batch.records import BBox, Line
+from qwen_batch.records import BBox
 
-ASCENT, DESCENT = 0.8, 0.2  # of the font size; drawn boxes differ from letter to letter, these do not
-COLUMN_GAP_EMS = 2.0
-FONT_SAMPLES = 5  # of a line
 LINE_ENDS = "\r\n"
 DIVIDED = "\x02"  # pdfium: a hyphen that ends a line; the line break after it is left out
 NOT_CHARACTERS = frozenset("\x00\ufffe\uffff")
 BOXES_AT_ONCE = 1024
 _HYPHEN_MARK = re.compile("\ufffe")  # the same as DIVIDED, in the text as a whole
-_LINE = re.compile(r"([^\r\n\x02]*\x02?)[\r\n]?")
 _BLANK = re.compile(r"\s")
-_BLANKS = re.compile(r"\s+")
 
 
 class Char(NamedTuple):
@@ -106,6 +101,15 @@ class PageChars:
             x0[place] = top[place] = math.inf
             x1[place] = bottom[place] = -math.inf
         return PageChars(self.text, x0, top, x1, bottom, self.numbers)
+
+    def only(self, chosen: Sequence[bool]) -> PageChars:
+        """The chosen characters, and all white space."""
+        numbers = [number for number, char in enumerate(self.text) if chosen[number] or char.isspace()]
+        text = "".join(self.text[number] for number in numbers)
+        x0, top, x1, bottom = (
+            [side[number] for number in numbers] for side in (self.x0, self.top, self.x1, self.bottom)
+        )
+        return PageChars(text, x0, top, x1, bottom, [self.numbers[number] for number in numbers])
 
     def chars(self) -> list[Char]:
         """All of them, each by itself."""
@@ -189,89 +193,3 @@ def _ordered(one: list[float], other: list[float]) -> tuple[list[float], list[fl
     if all(map(operator.le, one, other)):
         return one, other
     return list(map(min, one, other)), list(map(max, one, other))
-
-
-def iter_lines(chars: PageChars, regions: Sequence[int] | None = None) -> Iterator[tuple[int, int]]:
-    """Start and end of each line: cut at line ends, after a dividing hyphen, and where the region (a table) changes."""
-    for match in _LINE.finditer(chars.text):
-        start, end = match.span(1)
-        if start == end:
-            continue
-        if regions is None:
-            yield start, end
-            continue
-        where: int | None = None
-        for number in range(start, end):
-            if chars.text[number].isspace():
-                continue
-            if where is not None and regions[number] != where:
-                yield start, number
-                start = number
-            where = regions[number]
-        yield start, end
-
-
-class LineMaker:
-    """Makes lines of a page's characters."""
-
-    def __init__(self, textpage: int, placement: Placement, chars: PageChars) -> None:
-        self._textpage = textpage
-        self._placement = placement
-        self._chars = chars
-        self._matrix, self._x, self._y = pdfium.FS_MATRIX(), ctypes.c_double(), ctypes.c_double()
-
-    def make(self, start: int, end: int) -> Line | None:
-        """A line with its place, or None when it is blank."""
-        chars = self._chars
-        drawn = [number for number in range(start, end) if chars.x0[number] != math.inf]
-        if not drawn:
-            return None
-        tight = (
-            min(chars.x0[start:end]),
-            min(chars.top[start:end]),
-            max(chars.x1[start:end]),
-            max(chars.bottom[start:end]),
-        )
-        size, upright, baseline = self._font_of(drawn)
-        text = self._spaced(start, end, size) if upright else chars.text[start:end]
-        text = text.replace(DIVIDED, "-").strip()
-        even = (tight[0], baseline - ASCENT * size, tight[2], baseline + DESCENT * size)
-        if not upright or not (even[1] <= tight[3] and tight[1] <= even[3]) or tight[3] - tight[1] > 2.5 * size:
-            return Line(text, _rounded(tight), round(size, 2))
-        return Line(text, _rounded(even), round(size, 2))
-
-    def _spaced(self, start: int, end: int, size: float) -> str:
-        """The text; a space much wider than others stands between columns and is written as three."""
-        text, x0, x1 = self._chars.text, self._chars.x0, self._chars.x1
-        parts: list[str] = []
-        done = start
-        for match in _BLANKS.finditer(text, start, end):
-            before, after = match.start() - 1, match.end()
-            if start <= before and after < end and x0[after] - x1[before] > COLUMN_GAP_EMS * size:
-                parts += (text[done:after], "  ")
-                done = after
-        return "".join((*parts, text[done:end]))
-
-    def _font_of(self, drawn: Sequence[int]) -> tuple[float, bool, float]:
-        """The largest font size of a line in points, whether its letters stand upright, and its baseline.
-
-        The largest of a few: a word in a smaller font, or a footnote mark, must not make the line look like another.
-        """
-        step = max(1, len(drawn) // FONT_SAMPLES)
-        fonts = [self._font_at(self._chars.numbers[number]) for number in drawn[step // 2 :: step]]
-        size, upright, number = max(fonts, key=lambda font: font[0])
-        pdfium.FPDFText_GetCharOrigin(self._textpage, number, self._x, self._y)
-        return size, upright, self._placement.point(self._x.value, self._y.value)[1]
-
-    def _font_at(self, number: int) -> tuple[float, bool, int]:
-        """Size in points, whether the letter stands upright, and its number again."""
-        matrix, placement = self._matrix, self._placement
-        pdfium.FPDFText_GetMatrix(self._textpage, number, matrix)
-        size = pdfium.FPDFText_GetFontSize(self._textpage, number) * math.hypot(matrix.c, matrix.d)
-        across = placement.a * matrix.a + placement.b * matrix.b
-        down = placement.d * matrix.a + placement.e * matrix.b
-        return size, across > abs(down) * 8, number
-
-
-def _rounded(box: BBox) -> BBox:
-    return round(box[0], 2), round(box[1], 2), round(box[2], 2), round(box[3], 2)

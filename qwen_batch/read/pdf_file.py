@@ -57,6 +57,11 @@ class PdfPage:
             raise PdfiumError(pdfium.FPDF_GetLastError())
         return self._text
 
+    def close_text(self) -> None:
+        """Forget the characters, whose places change where the page is turned."""
+        pdfium.FPDFText_ClosePage(self._text)
+        self._text = None
+
     def render(self, scale: float) -> Picture:
         """The page on white, with what is stamped on it but without its form fields; `scale` in pixels a point."""
         width, height = (max(1, math.ceil(side * scale)) for side in self.size)

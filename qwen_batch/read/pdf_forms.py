@@ -34,7 +34,7 @@ def read_fields(form: int, page: int, placement: Placement) -> list[Line]:
 def _iter_lines(form: int, annotation: int, placement: Placement) -> Iterator[Line]:
     kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation)
     text = ""
-    if kind in _TEXT:
+    if kind in _TEXT and not _is_secret(form, annotation, kind):
         text = _value(form, annotation)
     elif kind in _BOXES and pdfium.FPDFAnnot_IsChecked(form, annotation):
         text = TICK
@@ -46,6 +46,12 @@ def _iter_lines(form: int, annotation: int, placement: Placement) -> Iterator[Li
     height = (bottom - top) / len(parts)
     for number, part in enumerate(parts):
         yield Line(part, (x0, top + number * height, x1, top + (number + 1) * height), round(min(height, 10.0), 2))
+
+
+def _is_secret(form: int, annotation: int, kind: int) -> bool:
+    """Whether it is a field for a password, which no viewer shows."""
+    is_text = kind == pdfium.FPDF_FORMFIELD_TEXTFIELD
+    return is_text and bool(pdfium.FPDFAnnot_GetFormFieldFlags(form, annotation) & pdfium.FPDF_FORMFLAG_TEXT_PASSWORD)
 
 
 def _value(form: int, annotation: int) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from qwen_batch.read.pdf_chars import DIVIDED, PageChars, iter_lines
+from qwen_batch.read.pdf_chars import DIVIDED, PageChars
+from qwen_batch.read.pdf_lines import iter_lines
 
 WORD_GAP = 0.6  # of the height of letters
 LEAST_GAP = 2.4  # points

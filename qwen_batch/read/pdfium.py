@@ -23,6 +23,7 @@ FPDF_SEGMENT_LINETO, FPDF_SEGMENT_MOVETO = 0, 2
 FPDF_ANNOT_WIDGET = 20
 FPDF_FORMFIELD_CHECKBOX, FPDF_FORMFIELD_RADIOBUTTON = 2, 3
 FPDF_FORMFIELD_COMBOBOX, FPDF_FORMFIELD_LISTBOX, FPDF_FORMFIELD_TEXTFIELD = 4, 5, 6
+FPDF_FORMFLAG_TEXT_PASSWORD = 1 << 13
 FPDFBitmap_BGR = 2
 FPDF_ANNOT = 1  # of rendering: annotations, too
 
@@ -77,6 +78,8 @@ FPDF_LoadPage = _declared("FPDF_LoadPage", _handle, _handle, _int)
 FPDF_ClosePage = _declared("FPDF_ClosePage", None, _handle)
 FPDF_GetPageWidthF = _declared("FPDF_GetPageWidthF", c_float, _handle)
 FPDF_GetPageHeightF = _declared("FPDF_GetPageHeightF", c_float, _handle)
+FPDFPage_GetRotation = _declared("FPDFPage_GetRotation", _int, _handle)  # in quarters, clockwise
+FPDFPage_SetRotation = _declared("FPDFPage_SetRotation", None, _handle, _int)
 FPDF_PageToDevice = _declared(
     "FPDF_PageToDevice", _int, _handle, *[_int] * 5, c_double, c_double, _int_at, _int_at
 )  # page, x, y, width, height, rotation; a point; the same in pixels
@@ -119,5 +122,6 @@ FPDFPage_CloseAnnot = _declared("FPDFPage_CloseAnnot", None, _handle)
 FPDFAnnot_GetSubtype = _declared("FPDFAnnot_GetSubtype", _int, _handle)
 FPDFAnnot_GetRect = _declared("FPDFAnnot_GetRect", _int, _handle, POINTER(FS_RECTF))
 FPDFAnnot_GetFormFieldType = _declared("FPDFAnnot_GetFormFieldType", _int, _handle, _handle)
+FPDFAnnot_GetFormFieldFlags = _declared("FPDFAnnot_GetFormFieldFlags", _int, _handle, _handle)
 FPDFAnnot_IsChecked = _declared("FPDFAnnot_IsChecked", _int, _handle, _handle)
 FPDFAnnot_GetFormFieldValue = _declared("FPDFAnnot_GetFormFieldValue", c_ulong, _handle, _handle, c_void_p, c_ulong)

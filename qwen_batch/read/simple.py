@@ -1,25 +1,19 @@
-"""Formats that the standard library reads, or nearly: tables in text, e-mail, rich text."""
+"""Formats that the standard library reads, or nearly: tables in text."""
 
 from __future__ import annotations
 
 import csv
-import email
-import email.policy
 import io
-from collections.abc import Callable
-from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.html import decode_html, parse_html
 from qwen_batch.read.items import Content
-from qwen_batch.read.text import decode, read_bytes, split_lines
+from qwen_batch.read.text import decode, read_bytes
 from qwen_batch.records import Line, Page, Table
 
 DELIMITERS = ",;\t|"
 SAMPLE_CHARS = 20_000
-HEADERS = ("From", "To", "Cc", "Date", "Subject")
 
 
 def read_csv(path: Path) -> Content:
@@ -36,49 +30,3 @@ def read_csv(path: Path) -> Content:
     width = max(map(len, rows), default=0)
     table = Table(tuple((*row, *("" for _ in range(width - len(row)))) for row in rows if any(row)))
     return Content((Page(1, (Line("", table=0),), (table,), paragraphs=True),), warnings)
-
-
-def read_email(path: Path) -> Content:
-    """The head that people read, and the text; the plain one where there are two. Attachments are named, not read."""
-    message = email.message_from_bytes(read_bytes(path), policy=email.policy.default)
-    head = [Line(f"{name}: {' '.join(str(message[name]).split())}") for name in HEADERS if message[name]]
-    body = message.get_body(("plain", "html"))
-    page = _body_page(body) if isinstance(body, EmailMessage) else Page(1, ())
-    if not head and not page.lines:
-        raise DocumentError("empty", "the message has neither a head nor a text: check the file")
-    # The head would be wrapped lines to the joiner: an e-mail of plain text keeps its own line ends.
-    lines = (*head, Line(""), *page.lines)
-    names = [part.get_filename() or part.get_content_type() for part in message.iter_attachments()]
-    warnings = (f"attachments are not read: {', '.join(names)}",) if names else ()
-    return Content((Page(1, lines, page.tables, paragraphs=page.paragraphs),), warnings)
-
-
-def _body_page(body: EmailMessage) -> Page:
-    try:
-        content = body.get_content()
-    except (LookupError, UnicodeError):  # an unknown or a wrong character set
-        content = body.get_payload(decode=True)
-    if isinstance(content, bytes):
-        is_html = body.get_content_type() == "text/html"
-        content = decode_html(content)[0] if is_html else decode(content)[0]
-    if body.get_content_type() == "text/html":
-        return parse_html(content)
-    return Page(1, split_lines(content))
-
-
-def read_rtf(path: Path) -> Content:
-    """Rich text as paragraphs. Raises DocumentError: empty, too_large, wrong_type, unsupported."""
-    try:
-        from striprtf.striprtf import rtf_to_text
-    except ImportError:
-        message = "files of this kind need the extra `office`: pip install 'qwen-batch[office]'"
-        raise DocumentError("unsupported", message) from None
-    data = read_bytes(path)
-    if not data.lstrip().startswith(b"{\\rtf"):
-        raise DocumentError("wrong_type", "named .rtf, but the content is something else: rename or convert it")
-    to_text: Callable[..., str] = rtf_to_text
-    text = to_text(data.decode("latin-1"), errors="replace")
-    lines = tuple(Line(line.strip()) for line in text.split("\n") if line.strip())
-    if not lines:
-        raise DocumentError("empty", "the document holds no text")
-    return Content((Page(1, lines, paragraphs=True),))

@@ -31,6 +31,15 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_WIDER = {
+    **dict.fromkeys(("gb2312", "gbk", "x-gbk", "gb-2312-80", "hz-gb-2312-8"), "gb18030"),
+    **dict.fromkeys(("iso-8859-1", "latin1", "latin-1", "l1", "us-ascii", "ascii"), "cp1252"),
+    **dict.fromkeys(("shift-jis", "sjis", "x-sjis", "ms-kanji"), "cp932"),
+    **dict.fromkeys(("euc-kr", "ks-c-5601-1987", "ksc5601", "korean"), "cp949"),
+    **dict.fromkeys(("big5", "x-x-big5", "cn-big5"), "big5hkscs"),
+    **dict.fromkeys(("iso-8859-9", "latin5"), "cp1254"),
+    **dict.fromkeys(("tis-620", "iso-8859-11"), "cp874"),
+}  # what is read as more than its name says
 _NOT_LEADING = bytes(range(0xC0))  # bytes that begin no UTF-8 sequence of several bytes
 
 
@@ -173,6 +182,19 @@ def decode(data: bytes) -> tuple[str, tuple[str, ...]]:
     if text.count("\ufffd") > len(text) // 20:
         raise DocumentError("wrong_type", NO_ENCODING)
     return text, (GUESSED.format(encoding),)
+
+
+def decode_declared(data: bytes, charset: str) -> str | None:
+    """Text in the character set that something says it is in; None where it is not, or nobody knows that name.
+
+    As browsers do it: names of narrow sets stand for the wider ones that people mean by them (WHATWG Encoding).
+    """
+    name = charset.lower().replace("_", "-")
+    try:
+        text = data.decode(_WIDER.get(name, name))
+    except (LookupError, UnicodeError, ValueError):
+        return None
+    return text.removeprefix("\ufeff")
 
 
 def _refuse_binary(sample: bytes) -> None:

@@ -75,12 +75,13 @@ def _run(function: Callable[[object], object], task: object) -> object:
 
 
 def _die_with_parent(lifeline: int) -> None:
-    """The kernel ends this process when the other end of the pipe closes, even within native code that never returns.
+    """The kernel ends this process, and what it has started, when the other end of the pipe closes, even within native
+    code that never returns.
 
     A pipe and not PR_SET_PDEATHSIG, which fires when the parent's *thread* ends.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL)  # its default action is to terminate
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpgrp())  # the group of its own that it was started in
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
 
 

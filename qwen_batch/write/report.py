@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from qwen_batch.errors import OutputError, UsageError
+from qwen_batch.terminal import one_line
 from qwen_batch.write.disk import output_errors
 from qwen_batch.write.parts import list_parts, read_part
 
@@ -129,7 +130,7 @@ def format_table(summary: TableSummary, answers: Iterator[AnswerLine], device: s
         lines.append(f"finished   {summary.last_finished_at:%Y-%m-%d %H:%M:%S} UTC")
     for answer in answers:
         text = answer.answer if answer.answer is not None else f"{answer.error_type}: {answer.error}"
-        lines.append(f"\n{answer.doc_id} ({answer.status})")
+        lines.append(f"\n{one_line(answer.doc_id)} ({answer.status})")
         lines.append(indent(text.strip(), "    "))
     return "\n".join(lines)
 

@@ -49,6 +49,12 @@ def test_a_paragraph_goes_on_over_the_notes_and_the_page() -> None:
     )
 
 
+def test_raised_marks_are_marks() -> None:
+    two = notes(["¹ The goods are listed in the annex, on page", "9 and on those that follow it.¹²", "² Compare 4."])
+    first, second = "¹ The goods are listed in the annex, on page 9 and on those that follow it.¹²", "² Compare 4."
+    assert f"{first}\n{second}" in clean(*two_pages(*two))
+
+
 def test_notes_stay_on_their_page() -> None:
     pages = [page(number, *each) for number, each in enumerate(two_pages(*notes(NOTE)), 1)]
     result = clean_document(document(*pages), CleanSteps())

@@ -179,6 +179,36 @@ def test_what_repeats_in_the_middle_of_short_pages_stays() -> None:
     assert remove_headers(made)[1] == ()
 
 
+def bundle(title: str, texts: list[str], top: float = 72.0, foot: str = "") -> list[Page]:
+    """Pages that begin with the same title, a wide gap below it, as invoices of one bundle do."""
+    made = [page(n, line(title, top), *body(story(n), top + 30), line(text, 700)) for n, text in enumerate(texts, 1)]
+    return [page(each.page_number, *each.lines, line(foot.format(n=n), FOOT)) for n, each in enumerate(made, 1)]
+
+
+def test_a_title_of_every_page_stays() -> None:
+    made = bundle("Invoice", [f"Paid in {word}." for word in WORDS[:4]])
+    assert remove_headers(made)[1] == ()
+
+
+def test_a_title_of_every_page_goes_where_the_text_runs_on_over_it_but_for_its_first_place() -> None:
+    full = "which the parties have agreed upon, and the seller has the goods brought to the"
+    made = [page(n, line("Sale of Goods", 72), *body([WORDS[n], *story(n), full], 102)) for n in (1, 2, 3)]
+    assert [removal.page_number for removal in remove_headers(made)[1]] == [2, 3]
+    said = [page(1, *made[0].lines[:-1], line("On the sale of goods in general", 550), made[0].lines[-1]), *made[1:]]
+    assert [removal.page_number for removal in remove_headers(said)[1]] == [1, 2, 3]
+
+
+def test_a_title_of_every_page_is_kept_once_where_the_pages_are_counted_through() -> None:
+    made = bundle("Price Schedule", ["a.", "b.", "c.", "d."], foot="Page {n} of 4")
+    assert {(r.page_number, r.reason) for r in remove_headers(made)[1] if r.text == "Price Schedule"} == {
+        (n, "header") for n in (2, 3, 4)
+    }
+
+
+def test_a_line_as_large_as_the_body_that_stands_in_the_margin_goes() -> None:
+    assert len(remove_headers(bundle("Annual Report", ["a.", "b.", "c.", "d."], top=36.0))[1]) == 4
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [

@@ -58,6 +58,42 @@ def test_the_words_of_the_language_decide_where_the_document_does_not(
     assert join_texts(before, after, Vocabulary([about])) == joined
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "joined"),
+    [
+        ("to his mother-in-", "law", "to his mother-in-law"),
+        ("of day-to-", "day work", "of day-to-day work"),
+        ("by e-", "mail", "by e-mail"),
+        ("an X-", "ray", "an X-ray"),
+        ("in 2019-", "2020", "in 2019-2020"),
+        ("of COVID-", "19", "of COVID-19"),
+        ("an F-", "16", "an F-16"),
+        ("Mary Smith-", "Jones", "Mary Smith-Jones"),
+        ("U.S.-", "China trade", "U.S.-China trade"),
+        ("in 2019–", "2020", "in 2019–2020"),
+        ("pages 12", "–15", "pages 12–15"),
+        ("one thing—", "another", "one thing—another"),
+        ("one thing –", "another", "one thing – another"),
+        ("one thing", "— another", "one thing — another"),
+        ("Arbeitgeber-", "/Arbeitnehmer", "Arbeitgeber-/Arbeitnehmer"),
+        ("Rechts-", "und Pflichten", "Rechts- und Pflichten"),
+        ("Nord-", "Süd-Achse", "Nord-Süd-Achse"),
+        ("US-", "amerikanisch", "US-amerikanisch"),
+        ("see https://a.example/foo-", "bar/baz", "see https://a.example/foo-bar/baz"),
+        ("see https://www.example.", "com/foo now", "see https://www.example.com/foo now"),
+        ("see https://www.example", ".com/foo now", "see https://www.example.com/foo now"),
+        ("see https://www.example.com.", "The end", "see https://www.example.com. The end"),
+        ("see https://www.example.com", "and more", "see https://www.example.com and more"),
+        ("see http://www.", "example.com", "see http://www.example.com"),
+        ("to john.doe@", "example.com", "to john.doe@example.com"),
+        ("to john.doe@example.", "com", "to john.doe@example.com"),
+        ("to john.doe@exam-", "ple.com", "to john.doe@exam-ple.com"),
+    ],
+)
+def test_hyphens_dashes_and_addresses_that_a_line_end_divides(before: str, after: str, joined: str) -> None:
+    assert join_texts(before, after, Vocabulary([ENGLISH, "today"])) == joined
+
+
 def test_the_document_comes_before_the_list() -> None:
     said = [ENGLISH, "It is a world-wide matter.", "The distributionlist is long."]
     assert join_texts("a world-", "wide thing", Vocabulary(said)) == "a world-wide thing"

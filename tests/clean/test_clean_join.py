@@ -114,7 +114,7 @@ def test_a_list_item_with_a_wide_gap_goes_on() -> None:
 
 
 def test_a_step_that_would_leave_no_text_is_left_out() -> None:
-    made = document(*(page(number, line("All that there is", TOP)) for number in range(1, 6)))
+    made = document(*(page(number, line("All that there is", 30.0)) for number in range(1, 6)))
     done = clean_document(made, CleanSteps())
     assert done.text.count("All that there is") == 5
     assert done.warnings == ("remove_headers was left out: hardly any text would have remained",)
@@ -316,3 +316,11 @@ def test_lines_that_run_down_the_page_are_joined_as_those_across() -> None:
     lines = [Line(text, (500 - 16 * n, 72, 510 - 16 * n, 72 + 10 * len(text)), 10.0) for n, text in enumerate(texts)]
     result = cleaned(Page(1, tuple(lines), width=612.0, height=792.0, written_down=True))
     assert result == f"{texts[0]}{texts[1]}\n{texts[2]}"
+
+
+def test_repeated_spaces_become_one_but_in_columns_and_code() -> None:
+    assert cleaned(page(1, line("The end.  Then  it began.", TOP))) == "The end. Then it began."
+    assert cleaned(page(1, line("1.   The first item", TOP))) == "1. The first item"
+    assert cleaned(page(1, line("Rent   1,200.00", TOP))) == "Rent   1,200.00"
+    assert clean_document(text_document("if (a == b)  {"), CleanSteps()).text == "if (a == b)  {"
+    assert clean_document(text_document("Name  Quantity  Price"), CleanSteps()).text == "Name  Quantity  Price"

@@ -61,3 +61,36 @@ def test_numbered_rows_and_lists_keep_their_numbers() -> None:
         [page(1, *transcript(texts)), page(2, *transcript(texts, 26))],  # goes on
     ):
         assert clean_document(document(*pages), CleanSteps()).removed == ()
+
+
+PROSE = "of the goods which the seller has brought to the place that is named in it"
+
+
+def close(texts: list[str], leading: float = 28.0) -> list[Line]:
+    """Lines with their numbers a space before them."""
+    return [line(text, 66 + leading * n, 72) for n, text in enumerate(texts)]
+
+
+def test_numbers_close_before_prose_are_taken_out_and_those_of_a_short_last_page() -> None:
+    whole = [page(1, *close([f"{n} {PROSE}" for n in range(1, 26)]))]
+    last = page(2, *close([f"1 {PROSE}", "2 and that is all.", "3", "4", "5"]))
+    result = clean_document(document(*whole, last), CleanSteps())
+    assert not any(char.isdigit() for char in result.text)
+    assert [removal.text for removal in result.removed] == [*map(str, range(1, 26)), *map(str, range(1, 6))]
+
+
+def test_numbers_at_every_fifth_line_are_taken_out() -> None:
+    poem = [f"The {word} of the morning" for word in "abcdefghijklmnopqrstuvwxy"]
+    left = [f"{n} {text}" if n % 5 == 0 else text for n, text in enumerate(poem, 1)]
+    assert not any(char.isdigit() for char in clean(*close(left, 14.0)).text)
+    right = [
+        line(f"{text}   {30 + n}" if n % 5 == 0 else text, 66 + 14 * n, 72, x1=540) for n, text in enumerate(poem, 1)
+    ]
+    assert [removal.text for removal in clean(*right).removed] == ["35", "40", "45", "50", "55"]
+
+
+def test_short_items_that_count_keep_their_numbers() -> None:
+    items = [f"{n} {word * n}" for n, word in enumerate("abcdefghijklmnopqrstuvwxy", 1)]
+    assert clean(*close(items)).removed == ()
+    steps = [f"{n} The {word} of it is brought to the place that is named" for n, word in enumerate("abcdefghijklm", 5)]
+    assert clean(*close(steps)).removed == ()

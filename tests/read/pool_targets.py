@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 
@@ -35,6 +36,8 @@ def work(task: object) -> object:
             return b"x" * 3_000_000
         case "pid":
             return os.getpid()
+        case "grandchild":
+            return subprocess.Popen(["sleep", "60"]).pid
         case "session":
             return os.getsid(0) == os.getpid()
         case "files":

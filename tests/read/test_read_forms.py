@@ -33,3 +33,11 @@ def test_values_keep_their_place_on_the_page(form: Path) -> None:
     (value,) = [line for line in read_pdf(form).pages[0].lines if line.text == "Ana Perez"]
     assert value.bbox is not None
     assert value.bbox[:2] == pytest.approx((150, 842 - 714), abs=3)
+
+
+def test_a_password_is_not_told(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "secret.pdf"))
+    canvas.drawString(72, 700, "Password:")
+    canvas.acroForm.textfield(name="p", value="hunter2", x=150, y=694, width=200, height=20, fieldFlags="password")
+    canvas.save()
+    assert [line.text for line in read_pdf(tmp_path / "secret.pdf").pages[0].lines] == ["Password:"]

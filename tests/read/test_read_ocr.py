@@ -19,9 +19,11 @@ from reportlab.pdfgen.canvas import Canvas
 from qwen_batch.clean import clean_document
 from qwen_batch.errors import DocumentError
 from qwen_batch.read import ocr
+from qwen_batch.read.ocr_frame import find_frame
 from qwen_batch.read.pdf import read_pdf
 from qwen_batch.records import CleanSteps, Document, Line
 
+A_SCAN = ocr.Recognised((Line("A scan.", (72, 72, 200, 84), 12.0),), 0.9)
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_data"
 
 
@@ -65,7 +67,7 @@ def test_recognised_pages_are_marked_with_their_confidence(
     tmp_path: Path, nda: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ocr, "_is_installed", lambda: True)
-    monkeypatch.setattr(ocr, "recognise", lambda page: ((Line("A scan.", (72, 72, 200, 84), 12.0),), 0.9))
+    monkeypatch.setattr(ocr, "recognise", lambda page: A_SCAN)
     content = read_pdf(scan(tmp_path, nda, text="Typed."), ocr_seconds=60)
     assert [page.ocr_confidence for page in content.pages] == [None, 0.9]
     assert content.warnings == ("pages read by OCR, with a confidence of 0.90: 2",)
@@ -77,7 +79,7 @@ def test_a_stamp_over_a_scan_does_not_stand_for_its_text(
     tmp_path: Path, nda: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ocr, "_is_installed", lambda: True)
-    monkeypatch.setattr(ocr, "recognise", lambda page: ((Line("A scan.", (72, 72, 200, 84), 12.0),), 0.9))
+    monkeypatch.setattr(ocr, "recognise", lambda page: A_SCAN)
     (page,) = read_pdf(scan(tmp_path, nda, stamp="Case 1:23-cv-4 Filed 03/04/24 Page 1"), ocr_seconds=60).pages
     assert (page.text, page.needs_ocr) == ("A scan.", False)
 
@@ -86,7 +88,7 @@ def test_when_the_time_is_over_the_rest_needs_ocr(tmp_path: Path, nda: Path, mon
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr(ocr, "_is_installed", lambda: True)
     monkeypatch.setattr(ocr.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(ocr, "recognise", lambda page: ((Line("A scan.", (72, 72, 200, 84), 12.0),), 0.9))
+    monkeypatch.setattr(ocr, "recognise", lambda page: A_SCAN)
     content = read_pdf(scan(tmp_path, nda, pages=2), ocr_seconds=5)
     assert [page.needs_ocr for page in content.pages] == [False, True]
 
@@ -136,19 +138,22 @@ def test_lines_are_read_wherever_they_stand_and_however_they_lie() -> None:
     line = drawn("The Supplier shall deliver by 31 March 2026", 28)
     white = np.full_like(line, 255)
     page = np.concatenate([white] * 4 + [line] + [white] * 4)
-    for picture in (page, models.cv2.rotate(page, models.cv2.ROTATE_180), np.rot90(page).copy()):
-        (seen,) = models.read_lines(picture)
+    for quarters in range(4):  # counterclockwise
+        picture = np.rot90(page, quarters).copy()
+        (seen,), found = models.read_page(picture)
         assert seen.text == "The Supplier shall deliver by 31 March 2026"
         assert seen.score > 0.95
-    ((_, top, _, bottom),) = models.boxes_of(models.read_lines(page))
-    assert 690 < top < 730 < bottom < 780
+        assert found == quarters
+        frame = find_frame([seen.corners], found, picture.shape[1], picture.shape[0])
+        _, top, _, bottom = frame.place(seen.corners)
+        assert 690 < top < 730 < bottom < 780
 
 
 @pytest.mark.skipif(find_spec("rapidocr") is None, reason="the extra `ocr` is not installed")
 def test_an_empty_picture_shows_nothing_and_runs_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     models = pytest.importorskip("qwen_batch.read.ocr_models")
     monkeypatch.setattr(models, "_run", lambda name, values: pytest.fail(f"{name} ran"))
-    assert models.read_lines(np.full((2000, 1500, 3), 250, np.uint8)) == []
+    assert models.read_page(np.full((2000, 1500, 3), 250, np.uint8)) == ([], 0)
 
 
 @pytest.mark.slow
@@ -162,7 +167,7 @@ def test_a_letter_page_is_read_in_bounded_memory() -> None:
         "for row in range(60, 1960, 40):\n"
         "    models.cv2.putText(page, 'The quick brown fox jumps over the lazy dog again and again. ' * 2, (60, row),"
         " models.cv2.FONT_HERSHEY_SIMPLEX, 0.6, (0, 0, 0), 1)\n"
-        "assert len(models.read_lines(page)) >= 40\n"
+        "assert len(models.read_page(page).lines) >= 40\n"
         "print(int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) // 1024)"
     )
     if sys.platform != "linux":

@@ -15,13 +15,21 @@ from qwen_batch.records import Page, Span
 
 SPACES = " ".join(
     f'xmlns:{prefix}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
-    for prefix, name in {"office": "office", "text": "text", "table": "table", "draw": "drawing"}.items()
+    for prefix, name in {
+        "office": "office",
+        "text": "text",
+        "table": "table",
+        "draw": "drawing",
+        "style": "style",
+    }.items()
 )
 
 
-def write(path: Path, body: str, **parts: str) -> Path:
+def write(path: Path, body: str, styles: str = "", **parts: str) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
-        content = f"<office:document-content {SPACES}><office:body>{body}</office:body></office:document-content>"
+        styles = f"<office:automatic-styles>{styles}</office:automatic-styles>"
+        body = f"<office:body>{body}</office:body>"
+        content = f"<office:document-content {SPACES}>{styles}{body}</office:document-content>"
         archive.writestr("content.xml", content)
         for name, data in parts.items():
             archive.writestr(name.replace("__", "/").replace("_xml", ".xml"), data)
@@ -91,22 +99,79 @@ def test_sheets_are_pages_with_a_table_each(tmp_path: Path) -> None:
     assert second.tables[0].rows == (("x", "y"),)
 
 
-def test_merged_cells_of_sheets_and_sheets_larger_than_merged_ones_may_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("qwen_batch.read.html.MAX_CELLS", 100)
+def test_merged_cells_of_sheets(tmp_path: Path) -> None:
     wide = cell("year", 'table:number-columns-spanned="2"') + "<table:covered-table-cell/>"
     merged = f"<table:table>{row(wide)}{row(cell('1'), cell('2'))}</table:table>"
     (page,) = read(write(tmp_path / "a.ods", f"<office:spreadsheet>{merged}</office:spreadsheet>")).pages
     assert (page.tables[0].rows, page.tables[0].spans) == ((("year", ""), ("1", "2")), (Span(0, 0, 1, 2),))
-    long = "".join(row(*(cell(f"{number}") for number in range(11))) for _ in range(20))
-    body = f"<office:spreadsheet><table:table>{long}</table:table></office:spreadsheet>"
-    (page,) = read(write(tmp_path / "b.ods", body)).pages
-    assert len(page.tables[0].rows) == 20
-    body = body.replace(row(*(cell(f"{number}") for number in range(11))), row(wide), 1)
-    with pytest.raises(DocumentError, match=r"save it as \.csv") as caught:
-        read(write(tmp_path / "c.ods", body))
+
+
+def test_what_repeats_is_read_as_often_and_within_a_limit(tmp_path: Path) -> None:
+    many = 'table:number-rows-repeated="%d"'
+    body = row(cell("x"), attributes=many % 5000) + row(cell("y"))
+    sheet = f"<office:spreadsheet><table:table table:name='All'>{body}</table:table></office:spreadsheet>"
+    (page,) = read(write(tmp_path / "a.ods", sheet)).pages
+    assert (texts(page), page.tables[0].rows) == (["All", ""], (("x",),) * 5000 + (("y",),))
+    wide = cell("x", 'table:number-columns-repeated="16384"')
+    bomb = f"<table:table>{row(wide, attributes=many % 99_999_999)}</table:table>"
+    with pytest.raises(DocumentError, match=r"more than 1000000 cells hold text: save it as \.csv") as caught:
+        read(write(tmp_path / "b.ods", f"<office:spreadsheet>{bomb}</office:spreadsheet>"))
     assert caught.value.error_type == "too_large"
+
+
+def test_hidden_sheets_rows_and_columns_are_left_out_and_said(tmp_path: Path) -> None:
+    hidden = '<style:style style:name="off"><style:table-properties table:display="false"/></style:style>'
+    columns = '<table:table-column/><table:table-column table:visibility="collapse"/><table:table-column/>'
+    rows = row(cell("a"), cell("b"), cell("c")) + row(cell("d"), attributes='table:visibility="filter"')
+    sheets = f"<table:table table:style-name='off' table:name='Old'>{rows}</table:table>"
+    sheets += f"<table:table table:name='New'>{columns}{rows}</table:table>"
+    path = write(tmp_path / "a.ods", f"<office:spreadsheet>{sheets}</office:spreadsheet>", styles=hidden)
+    content = read(path)
+    assert [table.rows for page in content.pages for table in page.tables] == [(("a", "c"),)]
+    assert content.warnings == ("hidden and left out: sheet 'Old', 1 rows of 'New', 1 columns of 'New'",)
+
+
+def test_a_table_in_a_cell_is_read_once(tmp_path: Path) -> None:
+    inner = f"<table:table>{row(cell('inner'))}</table:table>"
+    outer = f"<table:table-cell>{p('b')}{inner}</table:table-cell>"
+    table = f"<table:table>{row(cell('a'), outer)}</table:table>"
+    (page,) = read(write(tmp_path / "a.odt", f"<office:text>{table}</office:text>")).pages
+    assert [each.rows for each in page.tables] == [(("a", "b inner"),)]
+
+
+LISTS = """<text:list-style style:name="L"><text:list-level-style-number text:level="1" style:num-format="1"
+ style:num-suffix="."/><text:list-level-style-number text:level="2" style:num-prefix="(" style:num-suffix=")"
+ style:num-format="a"/></text:list-style><text:list-style style:name="B"><text:list-level-style-bullet
+ text:level="1"/></text:list-style>"""
+OUTLINE = """<text:outline-style style:name="Outline"><text:outline-level-style text:level="1" style:num-format="I"
+ style:num-suffix="."/><text:outline-level-style text:level="2" style:num-format="1" text:display-levels="2"/>
+ </text:outline-style>"""
+
+
+def test_list_items_and_headings_have_their_numbers(tmp_path: Path) -> None:
+    def item(text: str, inner: str = "", attributes: str = "") -> str:
+        return f"<text:list-item {attributes}>{p(text)}{inner}</text:list-item>"
+
+    def items(*inner: str, attributes: str = "") -> str:
+        return f"<text:list {attributes}>{''.join(inner)}</text:list>"
+
+    def heading(level: int, text: str) -> str:
+        return f'<text:h text:outline-level="{level}">{text}</text:h>'
+
+    named = 'text:style-name="L"'
+    lists = items(
+        item("pays"), item("delivers", items(item("goods"), item("papers"))), attributes=f"{named} xml:id='one'"
+    )
+    more = items(item("insures"), attributes=f'{named} text:continue-numbering="true"')
+    anew = items(item("warrants", attributes='text:start-value="7"'), item("repairs"), attributes=named)
+    bullets = items(item("bullet"), attributes='text:style-name="B"')
+    body = f"{heading(1, 'Parties')}{heading(2, 'Buyer')}{heading(1, 'Duties')}{heading(2, 'Payment')}"
+    body += f"{lists}{p('Also:')}{more}{anew}{bullets}"
+    path = write(tmp_path / "a.odt", f"<office:text>{body}</office:text>", styles=LISTS + OUTLINE)
+    assert texts(read(path).pages[0]) == [
+        *("I. Parties", "I.1 Buyer", "II. Duties", "II.1 Payment", "1. pays", "2. delivers", "(a) goods"),
+        *("(b) papers", "Also:", "3. insures", "7. warrants", "8. repairs", "- bullet"),
+    ]
 
 
 def test_comments_are_no_text(tmp_path: Path) -> None:

@@ -151,22 +151,24 @@ from qwen_batch.read.pool import ProcessPool
 pool = ProcessPool("pool_targets:work", 1, 60.0, 1 << 30, lean={lean})
 pool.submit("pid")
 ((_, pid),) = pool.wait()
+pool.submit("grandchild")
+((_, grandchild),) = pool.wait()
 pool.submit("hang")
 pool.wait(0.2)
-print(pid, flush=True)
+print(pid, grandchild, flush=True)
 pool.wait()
 """
 
 
 @pytest.mark.parametrize("lean", [False, True])
-def test_no_child_outlives_a_killed_parent(lean: bool) -> None:
+def test_no_child_and_nothing_of_its_outlives_a_killed_parent(lean: bool) -> None:
     script = PARENT.format(here=str(HERE), lean=lean)
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        assert is_alive(pid)
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert all(map(is_alive, pids))
         parent.kill()
-    assert wait_for_end(pid)
+    assert all(map(wait_for_end, pids))
 
 
 def test_children_are_in_a_session_of_their_own() -> None:

@@ -1,0 +1,122 @@
+"""Titles that stand on every page, as in a bundle of invoices, against running heads.
+
+Both say the same at the same place, so repetition alone decides nothing. A running head stands in the margin, or the
+text of one page goes on below it on the next. A line of the body's size within the body's own box, or a larger one,
+over which no page's text goes on, is the title of what follows: it stays on every page. Where the pages are counted
+through, or text does go on over some breaks, the line is a running head that looks like a title: it goes, but for its
+first place where the document says its words nowhere else. A head that is kept once costs a line, a title that is lost
+costs what the document is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from qwen_batch.clean.edges import EdgeLine
+from qwen_batch.clean.markers import clause_kind, ends_sentence, is_cjk, starts_lower
+from qwen_batch.clean.page_numbers import parse_page_number
+from qwen_batch.records import Line, Page
+
+BODY_BOX = 0.85  # of the left margin: what is closer to the edge stands in the margin (in the corpus at most 0.82)
+LARGE = 1.4  # of the body's font size: a title, though it stand in the margin (running heads of the corpus: 1.26)
+BODY_SIZE = 0.95  # the same: what is smaller is a note
+LEFT_SHARE = 0.1  # of the letters, that begin at a place which is a margin
+STEP = 3.0  # points
+RUNS_ON = 0.1  # share of page breaks over which the text goes on; prose runs over most of them
+FULL = 0.7  # of the longest line of a page: a line that may go on
+COUNTED = 0.6  # of the pages have a number that counts with them
+_PIECES = re.compile(r"\s{3,}")
+_WORD = re.compile(r"[^\W\d_]{2,}|[\u3400-\u9fff]")
+
+
+def without_titles(found: Sequence[EdgeLine], pages: Sequence[Page], body_size: float) -> list[EdgeLine]:
+    """The lines found at the edges but for those that are titles of their pages."""
+    left = _left_margin(pages)
+    groups: dict[tuple[str, str], list[EdgeLine]] = defaultdict(list)
+    for line in found:
+        if line.edge != "side" and line.size >= BODY_SIZE * body_size and _WORD.search(line.text):
+            groups[line.edge, line.text].append(line)
+    groups = {
+        key: group
+        for key, group in groups.items()
+        if len(group) > 1 and (_is_large(group, body_size) or _is_within(group, left))
+    }
+    if not groups:
+        return list(found)
+    kept = _kept_lines(pages, found)
+    breaks = _breaks([[line for line in lines if (line.font_size or 0.0) >= BODY_SIZE * body_size] for lines in kept])
+    is_counted = _is_counted(found, pages, kept)
+    said = " ".join(line.text for lines in kept for line in lines).casefold()
+    stays: set[tuple[int, int]] = set()
+    for (edge, text), group in groups.items():
+        shift = 0 if edge == "top" else 1
+        at = [breaks[line.page_index + shift] for line in group if 0 < line.page_index + shift < len(pages)]
+        if not is_counted and sum(at) < RUNS_ON * len(at):
+            stays |= {(line.page_index, line.line_index) for line in group}
+        elif _is_within(group, left) and " ".join(text.split()).casefold() not in " ".join(said.split()):
+            stays.add(min((line.page_index, line.line_index) for line in group))
+    return [line for line in found if (line.page_index, line.line_index) not in stays]
+
+
+def _is_large(group: Sequence[EdgeLine], body_size: float) -> bool:
+    return min(line.size for line in group) > LARGE * body_size
+
+
+def _is_within(group: Sequence[EdgeLine], left: float) -> bool:
+    """Whether the lines stand no closer to the edge than the text does to its own."""
+    return min(line.offset for line in group) >= BODY_BOX * left
+
+
+def _left_margin(pages: Sequence[Page]) -> float:
+    """Where the leftmost lines begin, in points: the first place at which a share of all letters does."""
+    letters: Counter[int] = Counter()
+    for page in pages:
+        for line in page.lines:
+            if line.bbox is not None:
+                letters[int(line.bbox[0] // STEP)] += len(line.text)
+    needed = LEFT_SHARE * letters.total()
+    return next((place * STEP for place in sorted(letters) if letters[place] + letters[place + 1] >= needed), 0.0)
+
+
+def _kept_lines(pages: Sequence[Page], found: Sequence[EdgeLine]) -> list[list[Line]]:
+    taken = {(line.page_index, line.line_index) for line in found}
+    return [
+        [line for number, line in enumerate(page.lines) if (index, number) not in taken and line.text.strip()]
+        for index, page in enumerate(pages)
+    ]
+
+
+def _breaks(pages: Sequence[Sequence[Line]]) -> list[bool]:
+    """For each page whether its text goes on from the page before."""
+    texts = [[line for line in lines if line.bbox and _WORD.search(line.text)] for lines in pages]
+    return [
+        bool(index and texts[index - 1] and texts[index]) and _goes_on(texts[index - 1], texts[index][0])
+        for index in range(len(texts))
+    ]
+
+
+def _goes_on(before: Sequence[Line], first: Line) -> bool:
+    last = before[-1]
+    if ends_sentence(last.text) or _width(last) < FULL * max(map(_width, before)):
+        return False
+    if is_cjk(last.text.rstrip()[-1]):
+        return is_cjk(first.text.lstrip()[0]) and clause_kind(first.text) is None
+    return starts_lower(first.text) and clause_kind(first.text) is None
+
+
+def _width(line: Line) -> float:
+    return line.bbox[2] - line.bbox[0] if line.bbox else 0.0
+
+
+def _is_counted(found: Sequence[EdgeLine], pages: Sequence[Page], kept: Sequence[Sequence[Line]]) -> bool:
+    """Whether page numbers run through the document."""
+    texts = [(line.page_index, line.text) for line in found]
+    texts += [(index, line.text) for index, lines in enumerate(kept) for line in (*lines[:2], *lines[-2:])]
+    have: dict[int, set[int]] = defaultdict(set)
+    for index, text in texts:
+        for piece in _PIECES.split(text.strip()):
+            if parsed := parse_page_number(piece):
+                have[parsed[0] - index].add(index)
+    return any(len(indices) >= COUNTED * len(pages) for indices in have.values())

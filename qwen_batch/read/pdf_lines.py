@@ -1,0 +1,174 @@
+"""The lines that the characters of a PDF page form, and which way they go."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from qwen_batch.read import pdfium
+from qwen_batch.read.pdf_chars import DIVIDED, PageChars, Placement
+from qwen_batch.records import BBox, Line
+
+ASCENT, DESCENT = 0.8, 0.2  # of the font size; drawn boxes differ from letter to letter, these do not
+COLUMN_GAP_EMS = 2.0
+TOUCHING = 0.1  # points
+TALL = 2.5  # font sizes: no line of upright text is so high
+FONT_SAMPLES = 5  # of a line
+STRAIGHT = 8.0  # times as far along an axis as across it: seven degrees
+_LINE = re.compile(r"([^\r\n\x02]*\x02?)[\r\n]?")
+_BLANKS = re.compile(r"\s+")
+_WORD = re.compile(r"\S+")
+
+
+class _Spot(NamedTuple):
+    """A word: its characters, its direction, and in points its place across that and its length along it."""
+
+    start: int
+    end: int
+    way: int | None  # as in direction_at
+    low: float
+    high: float
+    length: float
+
+
+def iter_lines(chars: PageChars, regions: Sequence[int] | None = None) -> Iterator[tuple[int, int]]:
+    """Start and end of each line: cut at line ends, after a dividing hyphen, and where the region (a table) changes."""
+    for match in _LINE.finditer(chars.text):
+        start, end = match.span(1)
+        if start == end:
+            continue
+        if regions is None:
+            yield start, end
+            continue
+        where: int | None = None
+        for number in range(start, end):
+            if chars.text[number].isspace():
+                continue
+            if where is not None and regions[number] != where:
+                yield start, number
+                start = number
+            where = regions[number]
+        yield start, end
+
+
+class LineMaker:
+    """Makes lines of a page's characters."""
+
+    def __init__(self, textpage: int, placement: Placement, chars: PageChars) -> None:
+        self._textpage = textpage
+        self._placement = placement
+        self._chars = chars
+        self._matrix, self._x, self._y = pdfium.FS_MATRIX(), ctypes.c_double(), ctypes.c_double()
+
+    def make(self, start: int, end: int) -> list[Line]:
+        """A line with its place; none when it is blank, several when pdfium took lines of two directions for one."""
+        line, tall = self._make(start, end)
+        if not tall or len(pieces := list(self._pieces(start, end))) < 2:
+            return [line] if line else []
+        return [piece for each in pieces if (piece := self._make(*each)[0])]
+
+    def _pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Start and end of each run of words that go one way, beside each other."""
+        words = [self._spot(*match.span()) for match in _WORD.finditer(self._chars.text, start, end)]
+        if any(word.way == 0 and word.end - word.start > 1 and word.high - word.low > word.length for word in words):
+            return  # written from the top down
+        begin = start
+        for before, word in pairwise(words):
+            if not _are_beside(before, word):
+                yield begin, before.end
+                begin = word.start
+        yield begin, end
+
+    def _spot(self, start: int, end: int) -> _Spot:
+        """Where a word stands, seen in the direction in which it goes."""
+        chars = self._chars
+        way = direction_at(self._textpage, self._placement, chars.numbers[start])
+        x0, top, x1, bottom = (
+            min(chars.x0[start:end]),
+            min(chars.top[start:end]),
+            max(chars.x1[start:end]),
+            max(chars.bottom[start:end]),
+        )
+        low, high, length = (x0, x1, bottom - top) if way in (1, 3) else (top, bottom, x1 - x0)
+        return _Spot(start, end, way, low, high, length)
+
+    def _make(self, start: int, end: int) -> tuple[Line | None, bool]:
+        """A line, None when it is blank; and whether it is too tall for one line of upright text."""
+        chars = self._chars
+        drawn = [number for number in range(start, end) if chars.x0[number] != math.inf]
+        if not drawn:
+            return None, False
+        tight = (
+            min(chars.x0[start:end]),
+            min(chars.top[start:end]),
+            max(chars.x1[start:end]),
+            max(chars.bottom[start:end]),
+        )
+        size, upright, baseline = self._font_of(drawn)
+        text = self._spaced(start, end, size) if upright else chars.text[start:end]
+        text = text.replace(DIVIDED, "-").strip()
+        even = (tight[0], baseline - ASCENT * size, tight[2], baseline + DESCENT * size)
+        tall = tight[3] - tight[1] > TALL * size
+        if not upright or not (even[1] <= tight[3] and tight[1] <= even[3]) or tall:
+            return Line(text, _rounded(tight), round(size, 2)), tall
+        return Line(text, _rounded(even), round(size, 2)), False
+
+    def _spaced(self, start: int, end: int, size: float) -> str:
+        """The text; a space much wider than others stands between columns and is written as three."""
+        text, x0, x1 = self._chars.text, self._chars.x0, self._chars.x1
+        parts: list[str] = []
+        done = start
+        for match in _BLANKS.finditer(text, start, end):
+            before, after = match.start() - 1, match.end()
+            if start <= before and after < end and x0[after] - x1[before] > COLUMN_GAP_EMS * size:
+                parts += (text[done:after], "  ")
+                done = after
+        return "".join((*parts, text[done:end]))
+
+    def _font_of(self, drawn: Sequence[int]) -> tuple[float, bool, float]:
+        """The largest font size of a line in points, whether its letters stand upright, and its baseline.
+
+        The largest of a few: a word in a smaller font, or a footnote mark, must not make the line look like another.
+        """
+        step = max(1, len(drawn) // FONT_SAMPLES)
+        fonts = [self._font_at(self._chars.numbers[number]) for number in drawn[step // 2 :: step]]
+        size, upright, number = max(fonts, key=lambda font: font[0])
+        pdfium.FPDFText_GetCharOrigin(self._textpage, number, self._x, self._y)
+        return size, upright, self._placement.point(self._x.value, self._y.value)[1]
+
+    def _font_at(self, number: int) -> tuple[float, bool, int]:
+        """Size in points, whether the letter stands upright, and its number again."""
+        matrix, placement = self._matrix, self._placement
+        pdfium.FPDFText_GetMatrix(self._textpage, number, matrix)
+        size = pdfium.FPDFText_GetFontSize(self._textpage, number) * math.hypot(matrix.c, matrix.d)
+        across = placement.a * matrix.a + placement.b * matrix.b
+        down = placement.d * matrix.a + placement.e * matrix.b
+        return size, across > STRAIGHT * abs(down), number
+
+
+def direction_at(textpage: int, placement: Placement, number: int) -> int | None:
+    """Where the writing of one character goes: 0 to the right, 1 down, 2 to the left, 3 up; None: slanted."""
+    matrix = pdfium.FS_MATRIX()
+    pdfium.FPDFText_GetMatrix(textpage, number, matrix)
+    across = placement.a * matrix.a + placement.b * matrix.b
+    down = placement.d * matrix.a + placement.e * matrix.b
+    if abs(across) > STRAIGHT * abs(down):
+        return 0 if across > 0 else 2
+    if abs(down) > STRAIGHT * abs(across):
+        return 1 if down > 0 else 3
+    return None
+
+
+def _are_beside(before: _Spot, word: _Spot) -> bool:
+    """Whether words stand in one line; slanted ones are left as they are."""
+    if before.way != word.way or word.way is None:
+        return before.way == word.way
+    return min(before.high, word.high) > max(before.low, word.low) - TOUCHING
+
+
+def _rounded(box: BBox) -> BBox:
+    return round(box[0], 2), round(box[1], 2), round(box[2], 2), round(box[3], 2)

@@ -1,0 +1,244 @@
+"""Small raised digits: footnote marks and exponents. They are written as such, or `$1,000` with the mark 1 and `10²`
+would read as 10001 and 102; and they are put where they stand, because word processors draw marks after the line.
+
+A raised digit is told by its drawn box alone: smaller than the letters of its line, its foot well above theirs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from qwen_batch.read.pdf_chars import PageChars
+
+RISE = 0.3  # of its own height that a digit must stand above its line
+FAR_RISE, FAR_SMALLER = 0.5, 0.75  # the same, and the next, of a number between blanks
+LEVEL = 0.15  # of the letters' height: what differs less stands on the line
+MIN_LEVEL = 0.6  # share of a line's letters on the line; a slanted or upright line has none
+SMALLER = 0.9  # of the tallest letter of the line: a raised digit is smaller
+LONE_SMALLER = 0.8  # of the letters of the page: a mark that was drawn by itself
+MAX_DIGITS = 3
+BEFORE = 1.2  # the same, between a mark and its note
+LATE = 4.0  # times the letters' height that a mark stands left of what was drawn before it; an index less far
+FOLLOWS = 0.4  # of the letters' height, at most, between a word and a mark that was drawn apart
+BESIDE = 2.0  # of the letters' height: what ends closer to a mark has it, not what begins right of it
+TYPICAL = 60  # letters and digits that tell how tall they are
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_RUN = re.compile(r"[0-9]+")
+_LONE = re.compile(r"(?<![^\r\n\x02])[^\S\r\n]*([0-9]{1,3})[^\S\r\n]*(?=[\r\n]|$)")
+_LINE = re.compile(r"[^\r\n\x02]*[^\r\n\x02\s][^\r\n\x02]*")
+_HIGH = "\"'”’)]»"  # signs that say nothing of where the line is
+_SKIPPED = "0123456789,;" + _HIGH
+_NUMBER_GOES_ON = re.compile(r"[.,]?[0-9]")
+_TALL = re.compile(r"[A-Z0-9\u3400-\u9fff\uac00-\ud7a3]")
+
+
+class _Span(NamedTuple):
+    """A line of characters, and where its letters stand, in points."""
+
+    start: int
+    end: int
+    base: float  # where letters end, points from the top; infinite: the line is not level
+    height: float  # of its tallest letter
+    x0: float
+    x1: float
+
+
+def with_raised(chars: PageChars) -> PageChars:
+    """The same characters with raised digits as such; those that were drawn late stand in their place. The places of
+    white space have to be infinite."""
+    found: list[int] = []
+    moves: dict[int, list[int]] = {}  # before which character which others come
+    spans = [match.span() for match in _LINE.finditer(chars.text)] if _RUN.search(chars.text) else []
+    measured: dict[int, _Span] = {}
+    for number, (start, end) in enumerate(spans):
+        suspects = [run for run in _RUN.finditer(chars.text, start, end) if _is_suspect(chars, *run.span(), start, end)]
+        if suspects:
+            span = measured[number] = _measure(chars, start, end)
+            for run in suspects:
+                raised = _raised(chars, *run.span(), span)
+                found += raised
+                if raised and (_is_late(chars, raised[0], span) or _begins(chars, raised[0], span)):
+                    moves.setdefault(_place(chars, raised, span), []).extend(raised)
+    for mark in _lone_marks(chars):
+        near = [
+            measured.get(number) or measured.setdefault(number, _measure(chars, *span))
+            for number, span in enumerate(spans)
+            if not span[0] <= mark[0] < span[1] and _is_near(chars, mark[0], *span)
+        ]
+        if host := _host(chars, mark, near):
+            found += mark
+            moves.setdefault(_place(chars, mark, host), []).extend(mark)
+    return _rewritten(chars, found, moves) if found else chars
+
+
+def _is_suspect(chars: PageChars, first: int, after: int, start: int, end: int) -> bool:
+    """Whether a run of digits differs in height from what stands beside it: a quick look that spares most."""
+    bottom, top, text = chars.bottom, chars.top, chars.text
+    step = RISE * (bottom[first] - top[first])
+    if after - first > 1 and abs(bottom[first] - bottom[after - 1]) > step:
+        return True
+    before = first - 1
+    while before >= start and text[before] in _SKIPPED:
+        before -= 1
+    if before >= start and not text[before].isspace():
+        return bottom[first] < bottom[before] - step
+    while after < end and not text[after].isalnum():
+        after += 1
+    if after < end:
+        return bottom[first] < bottom[after] - step
+    return before > start and chars.x0[first] < chars.x0[start]
+
+
+def _measure(chars: PageChars, start: int, end: int) -> _Span:
+    letters = [number for number in range(start, end) if chars.text[number].isalnum()]
+    drawn = [number for number in range(start, end) if chars.x0[number] != math.inf]
+    bottoms = sorted(chars.bottom[number] for number in letters)
+    height = max((chars.bottom[number] - chars.top[number] for number in letters), default=0.0)
+    base = bottoms[len(bottoms) // 2] if bottoms else math.inf
+    if sum(abs(bottom - base) < LEVEL * height for bottom in bottoms) < MIN_LEVEL * len(bottoms):
+        base = math.inf
+    firm = [number for number in drawn if chars.bottom[number] > base - LEVEL * height] or drawn
+    x0, x1 = min(chars.x0[number] for number in firm), max(chars.x1[number] for number in firm)
+    return _Span(start, end, base, height, x0, x1)
+
+
+def _stands_on(chars: PageChars, number: int, span: _Span) -> bool:
+    return abs(chars.bottom[number] - span.base) < LEVEL * span.height or chars.bottom[number] > span.base
+
+
+def _is_raised(chars: PageChars, number: int, span: _Span) -> bool:
+    height = chars.bottom[number] - chars.top[number]
+    return height < SMALLER * span.height and chars.bottom[number] < span.base - RISE * height
+
+
+def _raised(chars: PageChars, first: int, after: int, span: _Span) -> list[int]:
+    """The raised digits of a run; none where more than a few are, or where what stands beside them is raised too."""
+    raised = [number for number in range(first, after) if _is_raised(chars, number, span)]
+    if span.base == math.inf or not 0 < len(raised) <= MAX_DIGITS or raised[-1] - raised[0] >= len(raised):
+        return []
+    before = _before(chars, raised[0], span)
+    behind = raised[-1] + 1
+    while behind < span.end and not chars.text[behind].isalnum():
+        behind += 1
+    if before >= span.start and not chars.text[before].isspace():
+        return raised if _stands_on(chars, before, span) else []
+    if _is_late(chars, raised[0], span):
+        return raised
+    if behind == span.end or not _stands_on(chars, behind, span):
+        return []
+    is_plain = _begins(chars, raised[0], span) or _is_far_up(chars, raised, span)
+    return raised if is_plain and not _NUMBER_GOES_ON.match(chars.text, raised[-1] + 1) else []
+
+
+def _before(chars: PageChars, mark: int, span: _Span) -> int:
+    """What a mark follows, other marks and closing signs left out."""
+    before = mark - 1
+    while before >= span.start and (
+        chars.text[before] in _HIGH
+        or (chars.text[before] in ",;" and before > span.start and _is_raised(chars, before - 1, span))
+        or (chars.text[before].isdecimal() and _is_raised(chars, before, span))
+    ):
+        before -= 1
+    return before
+
+
+def _is_far_up(chars: PageChars, mark: Sequence[int], span: _Span) -> bool:
+    """Whether a number between blanks is a mark for sure: values that are filled in may be small and stand higher."""
+    height = chars.bottom[mark[0]] - chars.top[mark[0]]
+    is_high = chars.bottom[mark[0]] < span.base - FAR_RISE * height
+    return is_high and height < FAR_SMALLER * span.height and len(mark) < MAX_DIGITS
+
+
+def _is_late(chars: PageChars, mark: int, span: _Span) -> bool:
+    """Whether a mark was drawn after letters that stand right of it."""
+    before = [number for number in range(span.start, mark) if chars.x0[number] != math.inf]
+    return bool(before) and chars.x0[mark] < chars.x0[before[-1]] - LATE * span.height
+
+
+def _begins(chars: PageChars, mark: int, span: _Span) -> bool:
+    return chars.text[span.start : mark].isspace() or mark == span.start
+
+
+def _place(chars: PageChars, mark: Sequence[int], span: _Span) -> int:
+    """Before which character of a line a mark comes: at the end of a word, or at the line's beginning."""
+    middle = (chars.x0[mark[0]] + chars.x1[mark[-1]]) / 2
+    moved = set(mark)
+    place = next((number for number in range(span.start, span.end) if number not in moved), span.start)
+    first = place
+    for number in range(place, span.end):
+        if number not in moved and chars.x0[number] != math.inf and (chars.x0[number] + chars.x1[number]) / 2 < middle:
+            place = number + 1
+    if place > first:
+        while place < span.end and not chars.text[place].isspace():
+            place += 1
+    return place
+
+
+def _lone_marks(chars: PageChars) -> Iterator[list[int]]:
+    """Small digits that pdfium gives as lines of their own."""
+    lone = [list(range(*match.span(1))) for match in _LONE.finditer(chars.text)]
+    if not lone:
+        return
+    sample = itertools.islice(_TALL.finditer(chars.text), TYPICAL)
+    tall = sorted(chars.bottom[match.start()] - chars.top[match.start()] for match in sample)
+    for mark in lone:
+        typical = tall[len(tall) // 2] if tall else 0.0
+        if chars.bottom[mark[0]] - chars.top[mark[0]] < LONE_SMALLER * typical:
+            yield mark
+
+
+def _is_near(chars: PageChars, mark: int, start: int, end: int) -> bool:
+    """Whether a line may be the one that a mark stands in, by its first letter's height."""
+    first = next((number for number in range(start, end) if chars.x0[number] != math.inf), start)
+    return abs(chars.bottom[first] - chars.bottom[mark]) < 3 * (chars.bottom[mark] - chars.top[mark])
+
+
+def _host(chars: PageChars, mark: Sequence[int], near: Sequence[_Span]) -> _Span | None:
+    """The line in which a mark stands: behind one of its words or, where nothing stands left of it, before them."""
+    x0, x1 = chars.x0[mark[0]], chars.x1[mark[-1]]
+    first: _Span | None = None
+    for span in near:
+        if span.base == math.inf or chars.bottom[mark[0]] < span.base - 1.2 * span.height:
+            continue
+        reach = FOLLOWS * span.height
+        drawn = [number for number in range(span.start, span.end) if chars.x0[number] != math.inf]
+        left = max((chars.x1[number] for number in drawn if chars.x0[number] < x0), default=-math.inf)
+        if not _is_raised(chars, mark[0], span) or not any(chars.text[number].isalpha() for number in drawn):
+            continue
+        if x0 - left < reach and x0 < span.x1 + reach:
+            return span
+        if left == -math.inf and span.x0 - x1 < BEFORE * span.height:
+            first = span
+    is_open = not any(span.x0 < x0 and span.x1 > x0 - BESIDE * span.height for span in near)
+    return first if is_open else None
+
+
+def _rewritten(chars: PageChars, found: Sequence[int], moves: dict[int, list[int]]) -> PageChars:
+    letters = [*chars.text, " "]
+    for number in found:
+        letters[number] = letters[number].translate(RAISED)
+    if not moves:
+        return dataclasses.replace(chars, text="".join(letters[:-1]))
+    moved = {number for numbers in moves.values() for number in numbers}
+    blank = len(chars.text)
+    order: list[int] = []
+    for number in range(blank + 1):
+        order += moves.get(number, ())
+        if number in moves and number < blank and not chars.text[number].isspace():
+            order.append(blank)  # between a mark and its note
+        if number < blank and number not in moved:
+            order.append(number)
+    x0, top = (_ordered((*places, math.inf), order) for places in (chars.x0, chars.top))
+    x1, bottom = (_ordered((*places, -math.inf), order) for places in (chars.x1, chars.bottom))
+    numbers = (*chars.numbers, chars.numbers[-1])
+    text = "".join([letters[number] for number in order])
+    return PageChars(text, x0, top, x1, bottom, [numbers[number] for number in order])
+
+
+def _ordered(places: Sequence[float], order: Sequence[int]) -> list[float]:
+    return [places[number] for number in order]
