@@ -55,6 +55,7 @@ class Table:
     bbox: BBox | None = None
     spans: tuple[Span, ...] = ()  # a merged cell's text stands in its first place, its other places are ''
     header_rows: int = 1  # rows at the top that name the columns
+    dividers: tuple[float, ...] = ()  # points from the left, where white alone divides the columns of a page's table
 
 
 @dataclass(frozen=True, slots=True)

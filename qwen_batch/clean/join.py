@@ -41,6 +41,7 @@ LISTED = ("letter", "roman", "circled")  # kinds of numbering whose items stand 
 BESIDE, BESIDE_IN_FULL = 1.5, 3.0  # ems between pieces of one line
 SAME_MIDDLE = 0.6  # ems, twice the distance between the middles of centred lines
 FULL_SLACK = 0.35  # ems that a full line may lack
+_BAR = re.compile(r"(\\*)\|")  # with the backslashes before it, which would undo an escape
 
 
 class Piece(NamedTuple):
@@ -83,7 +84,7 @@ def to_markdown(table: Table) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
+    return _BAR.sub(r"\1\1\\|", " ".join(text.split()))
 
 
 class _Joiner:

@@ -85,8 +85,8 @@ def _steps(settings: CleanSteps) -> tuple[Step, ...]:
         (settings.stamps, remove_stamps),
         (settings.headers_footers, remove_headers),
         (settings.page_numbers, remove_page_numbers),
-        (settings.join_lines, join_cells),
         (settings.tables, join_tables),
+        (settings.join_lines, join_cells),
     )
     return tuple(step for is_wanted, step in wanted if is_wanted)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from qwen_batch.clean.edges import in_table
+from qwen_batch.clean.markers import ends_sentence
 from qwen_batch.records import Page, Removal, Table
 
 MAX_HEAD = 6  # rows
@@ -29,13 +30,17 @@ def join_tables(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Removal,
             done.append(page)
         else:
             repeated = _num_repeated(upper, first)
-            removed += (Removal(page.page_number, " | ".join(row), REASON) for row in first.rows[:repeated])
+            removed += (Removal(page.page_number, _said(row), REASON) for row in first.rows[:repeated])
             done[owner] = _replaced(done[owner], upper, _appended(upper, first, repeated))
             done.append(_without(page, first))
             if not any(line.text.strip() for line in done[-1].lines):
                 continue  # the whole page was a part of the table: it may go on
         owner = len(done) - 1
     return tuple(done), tuple(removed)
+
+
+def _said(row: Sequence[str]) -> str:
+    return " | ".join(" ".join(cell.split()) for cell in row)
 
 
 def _edge_table(page: Page, end: int) -> Table | None:
@@ -61,13 +66,30 @@ def _num_repeated(upper: Table, lower: Table) -> int:
 
 
 def _appended(upper: Table, lower: Table, repeated: int) -> Table:
-    """The rows of both; merged cells of the lower part keep their place in it."""
-    moved = (
-        dataclasses.replace(span, row=span.row - repeated + len(upper.rows))
-        for span in lower.spans
-        if span.row >= repeated
+    """The rows of both; merged cells of the lower part keep their place in it. A row that the break parts is one."""
+    rest = lower.rows[repeated:]
+    rows, first = upper.rows, repeated
+    if rest and _goes_on(upper, lower, repeated):
+        rows = (*rows[:-1], tuple("\n".join(filter(None, pair)) for pair in zip(rows[-1], rest[0], strict=True)))
+        first += 1
+    moved = (dataclasses.replace(span, row=span.row - first + len(rows)) for span in lower.spans if span.row >= first)
+    return dataclasses.replace(upper, rows=rows + lower.rows[first:], spans=(*upper.spans, *moved))
+
+
+def _goes_on(upper: Table, lower: Table, repeated: int) -> bool:
+    """Whether the first row of the lower part is the rest of the last one above: it alone has no entry in the first
+    column, words in cells that have words above, and one of these did not end there."""
+    row, last = lower.rows[repeated], upper.rows[-1]
+    body = (*upper.rows[upper.header_rows :], *lower.rows[repeated + 1 :])
+    filled = [(above, below) for above, below in zip(last, row, strict=True) if below]
+    if row[0] or not filled or not all(other[0] for other in body) or len(upper.rows) <= upper.header_rows:
+        return False
+    if any(span.row in (repeated, repeated - 1) for span in lower.spans):
+        return False
+    words = all(
+        any(char.isalpha() for char in above) and any(char.isalpha() for char in below) for above, below in filled
     )
-    return dataclasses.replace(upper, rows=upper.rows + lower.rows[repeated:], spans=(*upper.spans, *moved))
+    return words and any(not ends_sentence(above) for above, _ in filled)
 
 
 def _replaced(page: Page, old: Table, new: Table) -> Page:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,15 +17,15 @@ from qwen_batch.read.garbled import is_garbled
 from qwen_batch.read.kinds import kind_name, sniff
 from qwen_batch.read.ocr import Recogniser
 from qwen_batch.read.order import in_reading_order
-from qwen_batch.read.pdf_chars import Char, PageChars
-from qwen_batch.read.pdf_columns import Word, find_columns, may_have_columns, words_of
+from qwen_batch.read.page_tables import PageTables, read_tables
+from qwen_batch.read.pdf_chars import PageChars
 from qwen_batch.read.pdf_covers import iter_covers
 from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_lines import LineMaker, iter_lines
 from qwen_batch.read.pdf_pictures import COVER_CHARS, LOOK_SCALE, pictures_alone, shows_lines, with_picture
 from qwen_batch.read.pdf_raised import with_raised
-from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids, read_marks
+from qwen_batch.read.pdf_tables import read_marks
 from qwen_batch.read.pdf_turn import read_upright, with_standing
 from qwen_batch.read.vertical import in_columns, is_written_down
 from qwen_batch.records import BBox, Line, Page, Table
@@ -37,9 +37,6 @@ STAMP_EDGE = 0.08  # of the page's height, at the top and at the bottom: where s
 IMAGE_SHARE = 0.02  # of the page; a smaller image is an ornament
 DRAWN_OBJECTS = 50  # letters drawn as shapes are many; a blank page may have a frame
 HEAD_BYTES = 4096
-FINER = 1.5  # times the filled cells of ruled tables: an unruled one in their place is right
-FULLER = 1.2  # times the filled cells found by numbers alone: what stands between rules is right
-MIN_RULE = 20.0  # points: three as long as this may make a table without upright rules
 PAGE_LIST = 12  # page numbers that a warning names
 
 
@@ -75,7 +72,9 @@ def read_pdf(
             )
             raise DocumentError("too_many_pages", message)
         recogniser = Recogniser(ocr_seconds, ocr_pictures)
-        read = [_read_page(file, number, tables, recogniser) for number in range(1, num_pages + 1)]
+        read: list[_ReadPage] = []
+        for number in range(1, num_pages + 1):
+            read.append(_read_page(file, number, tables, recogniser, read[-1].unfinished if read else None))
     return _judge(read)
 
 
@@ -84,6 +83,7 @@ class _ReadPage(NamedTuple):
     num_marks: int = 0  # drawn objects besides text
     broken: bool = False
     garbled: bool = False  # its text layer says nothing
+    unfinished: Table | None = None  # may go on on the next page
     may_be_read: bool = False  # by OCR: no text, but an image, or so much drawn that it may be letters
     pictures: tuple[BBox, ...] = ()  # beside its text, that may show more of it
     partly: bool = False  # such a picture shows text that was not read
@@ -116,23 +116,25 @@ def open_pdf(path: Path, passwords: Sequence[str]) -> PdfFile:
     raise DocumentError("encrypted", f"the PDF is encrypted and {tried}: {advice}")
 
 
-def _read_page(file: PdfFile, page_number: int, tables: bool, recogniser: Recogniser) -> _ReadPage:
+def _read_page(
+    file: PdfFile, page_number: int, tables: bool, recogniser: Recogniser, before: Table | None
+) -> _ReadPage:
     try:
         with file.page(page_number - 1) as page:  # one at a time: a long document would keep hundreds of megabytes
-            read = _read_open_page(page, page_number, tables)
+            read = _read_open_page(page, page_number, tables, before)
             read = _recognised(read, page, recogniser) if read.may_be_read else read
             return _with_pictures(read, page, recogniser) if read.pictures else read
     except PdfiumError:
         return _ReadPage(Page(page_number, ()), broken=True)
 
 
-def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
+def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table | None) -> _ReadPage:
     view = read_upright(page)
     placement, chars, (width, height) = view.placement, with_raised(view.chars), view.size
     has_text = bool(chars.text) and not chars.text.isspace()
     covers_of = functools.partial(iter_covers, page, (width / 2, height / 2), has_text)
     marks = read_marks(page.handle, placement, tables and has_text, covers_of)
-    found = _read_tables(marks, chars) if has_text and tables else ()
+    found, unfinished = read_tables(marks, chars, before) if has_text and tables else PageTables()
     maker = LineMaker(view.textpage, placement, chars)
     made = (line for start, end in iter_lines(chars, _regions(chars, found)) for line in maker.make(start, end))
     lines = with_standing(view, in_reading_order(list(made)), found)
@@ -156,7 +158,7 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool) -> _ReadPage:
         page_number, lines, found, width, height, is_scan, written_down=written_down, pictures=marks.pictures
     )
     pictures = () if may_be_read or not lines else tuple(pictures_alone(marks.images, lines, view.size))
-    return _ReadPage(page_read, marks.num_objects, may_be_read=may_be_read, pictures=pictures)
+    return _ReadPage(page_read, marks.num_objects, unfinished=unfinished, may_be_read=may_be_read, pictures=pictures)
 
 
 def _are_stamps(lines: Sequence[Line], height: float) -> bool:
@@ -208,69 +210,6 @@ def _regions(chars: PageChars, tables: Sequence[Table]) -> list[int] | None:
                 if left <= x <= right and upper <= y <= lower:
                     regions[number] = index
     return regions
-
-
-def _read_tables(marks: Marks, page: PageChars) -> tuple[Table, ...]:
-    """Ruled tables, and unruled ones beside them; where rules only frame or stripe them, the columns count."""
-    grids = find_grids(marks.edges)
-    have_rules = sum(edge[2] - edge[0] >= MIN_RULE for edge in marks.edges) >= 3
-    find_framed = _finder_within_rules(marks.edges) if have_rules else None
-    look_for_columns = may_have_columns(page)
-    if not grids and not find_framed and not look_for_columns:
-        return ()
-    chars = page.chars() if grids else []
-    heights = [char.top + char.bottom for char in chars]
-    made = (fill_grid(grid, _around(grid, chars, heights)) for grid in grids)
-    ruled = [table for table in made if table is not None]
-    words = words_of(page) if find_framed or look_for_columns else []
-    framed = find_framed(words) if find_framed else []
-    unruled: list[Table] = []
-    for table in _better(framed, find_columns(words) if look_for_columns else []):
-        over = [other for other in ruled if _overlap(table, other)]
-        if _num_filled(table) >= FINER * sum(map(_num_filled, over)):
-            ruled = [other for other in ruled if other not in over]
-            unruled.append(table)
-    return (*ruled, *unruled)
-
-
-def _finder_within_rules(edges: Sequence[BBox]) -> Callable[[Sequence[Word]], list[Table]] | None:
-    """What finds tables with horizontal rules only; None where the rules make none. Loaded here: most files need it
-    not."""
-    from qwen_batch.read.pdf_booktabs import find_booktabs, find_frames
-
-    frames = find_frames(edges)
-    return functools.partial(find_booktabs, frames) if frames else None
-
-
-def _better(framed: Sequence[Table], free: Sequence[Table]) -> list[Table]:
-    """Tables between rules and tables by their numbers alone; where both are, those between rules if they have more."""
-    kept = [
-        table
-        for table in framed
-        if _num_filled(table) >= FULLER * sum(_num_filled(other) for other in free if _overlap(table, other))
-    ]
-    return [*kept, *(table for table in free if not any(_overlap(table, other) for other in kept))]
-
-
-def _around(grid: Grid, chars: Sequence[Char], heights: Sequence[float]) -> Sequence[Char]:
-    """From the first character at the height of a grid to the last: a page may have many small ones.
-
-    `heights`: twice the height at which each character stands.
-    """
-    top, bottom = 2 * grid.bbox[1], 2 * grid.bbox[3]
-    level = [number for number, height in enumerate(heights) if top <= height <= bottom]
-    return chars[level[0] : level[-1] + 1] if level else ()
-
-
-def _num_filled(table: Table) -> int:
-    return sum(bool(cell) for row in table.rows for cell in row)
-
-
-def _overlap(table: Table, other: Table) -> bool:
-    if table.bbox is None or other.bbox is None:
-        return False
-    a, b = table.bbox, other.bbox
-    return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])
 
 
 def _judge(read: Sequence[_ReadPage]) -> PdfContent:

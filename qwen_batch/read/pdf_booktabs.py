@@ -7,23 +7,14 @@ where a table begins and ends and which rows are its head; its columns are divid
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from qwen_batch.read.grids import MIN_EDGE, Rule, merge_rules
-from qwen_batch.read.pdf_columns import (
-    MAX_LEADING,
-    Row,
-    Word,
-    em_of,
-    middle_of,
-    pieces_of,
-    placed_cells,
-    rivers,
-    rows_of,
-)
+from qwen_batch.read.pdf_columns import MAX_LEADING
+from qwen_batch.read.pdf_words import Row, Word, em_of, is_caption, middle_of, pieces_of, rows_of
+from qwen_batch.read.rivers import placed_cells, rivers
 from qwen_batch.read.table_lines import Columns, body_rows, head_rows
 from qwen_batch.records import BBox, Span, Table
 
@@ -42,7 +33,6 @@ MAX_WHITE = 1.5  # ems between a rule and the text of a body
 MIN_ROWS = 2  # of the body that stand in columns
 MIN_SHARE = 0.3  # of the lines of the body; the others go on with a cell
 MAX_CROSSING = 0.25  # of the lines of the body: titles of parts of the table
-_CAPTION = re.compile(r"(?:table|tabelle|tableau|tabla|figure|fig\.|abbildung|abb\.|表|图|圖)\s*[\dA-Z]", re.IGNORECASE)
 
 
 class Frame(NamedTuple):
@@ -164,7 +154,7 @@ def _candidates(bands: Sequence[Band], start: int, frame: Frame) -> Iterator[tup
 
 def _may_be_body(band: Band) -> bool:
     """Whether text fills a band from rule to rule, and does not entitle the next table."""
-    if not band.rows or _CAPTION.match(" ".join(word.text for word in band.rows[0])):
+    if not band.rows or is_caption(band.rows[0]):
         return False
     em = em_of(band.rows[0])
     ink = [min(word.top for word in band.rows[0]), max(word.bottom for word in band.rows[-1])]
@@ -196,7 +186,7 @@ def _as_table(head: Band, bands: Sequence[Band], frame: Frame) -> Table | None:
         spans += [Span(len(rows), first, 1, count) for first, count in wide]
         rows.append(row)
     box = (frame.x0 - SAME_ENDS, head.top, frame.x1 + SAME_ENDS, bands[-1].bottom)
-    return Table(tuple(rows), box, tuple(spans), num_heads)
+    return Table(tuple(rows), box, tuple(spans), num_heads, tuple(columns.dividers))
 
 
 def _lists_numbers(head: str) -> bool:

@@ -18,6 +18,7 @@ MAX_SEGMENTS = 64  # of one path; rules and boxes have few
 MAX_EDGES = 1_500  # of each direction, after merging
 MAX_DEPTH = 4  # of form XObjects in one another
 MIN_IMAGE = 20.0  # points: a smaller one is no picture of text, nor a part of it
+LOWER = 0.55  # of a letter's height: one that stands so much lower is on the next line
 STRAIGHT = 0.6  # points that an edge may lean
 
 Matrix = tuple[float, float, float, float, float, float]
@@ -118,7 +119,8 @@ def _gap(chars: Sequence[Char], before: int, after: int) -> str:
     """What stands between two characters of a cell: nothing, a space, or a line end."""
     divider, _, top, _, bottom, _ = chars[before]
     _, _, y0, _, y1, _ = chars[after]
-    if divider == DIVIDED or y0 + y1 - top - bottom > 1.2 * max(bottom - top, 6.0):
+    lower = min(y0 - top, y1 - bottom)  # both ends: a stroke or a comma stands lower than the letter before it
+    if divider == DIVIDED or lower > LOWER * max(bottom - top, 6.0):
         return "\n"
     return " " if after - before > 1 else ""
 

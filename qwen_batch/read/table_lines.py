@@ -7,10 +7,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from qwen_batch.read.grids import Rule
-from qwen_batch.read.pdf_columns import Row, Strip, Word, em_of, middle_of, placed_cells
+from qwen_batch.read.pdf_words import Row, Word, em_of, middle_of
+from qwen_batch.read.rivers import SPACE, Strip, narrowed, placed_cells
 from qwen_batch.records import Span
 
-SPACE = 0.2  # ems between words, at least
 MIN_BANDS = 2
 Placed = tuple[tuple[str, ...], list[tuple[int, int]]]  # the cells, and which of them are wide, as placed_cells says
 
@@ -40,14 +40,14 @@ def head_rows(
 ) -> tuple[list[tuple[str, ...]], list[Span]]:
     """The rows of a head: names over several columns, told by the `inner` rules below them or by crossing the white,
     stay apart; the other lines are joined."""
-    narrowed = Columns(tuple(_narrowed(strip, lines) for strip in columns.strips))
+    narrow = Columns(tuple(narrowed(strip, lines) for strip in columns.strips))
     rows: list[tuple[str, ...]] = []
     spans: list[Span] = []
     joinable = False
     heights = [*(middle_of(line[0]) for line in lines), float("inf")]
     for line, (here, after) in zip(lines, pairwise(heights), strict=True):
         below = [rule for rule in inner if here < rule.place < after]
-        cells, wide = _named(line, narrowed, below)
+        cells, wide = _named(line, narrow, below)
         if joinable and not wide:
             rows[-1] = _joined(rows[-1], cells)
         else:
@@ -55,17 +55,6 @@ def head_rows(
             rows.append(cells)
         joinable = not wide and not below
     return rows, spans
-
-
-def _narrowed(strip: Strip, lines: Sequence[Row]) -> Strip:
-    """The widest part of a strip of white without the words of these lines, from the lowest up; a line that fills the
-    strip has a word that stands over two columns."""
-    for line in reversed(lines):
-        sides = [strip[0], *(min(max(x, strip[0]), strip[1]) for word in line for x in (word.x0, word.x1)), strip[1]]
-        widest = max(zip(sides[::2], sides[1::2], strict=True), key=lambda gap: gap[1] - gap[0])
-        if widest[1] - widest[0] >= SPACE * em_of(line):
-            strip = widest
-    return strip
 
 
 def _named(line: Row, columns: Columns, below: Sequence[Rule]) -> Placed:

@@ -206,6 +206,10 @@ def test_markdown_of_a_table() -> None:
     assert to_markdown(Table((("a", "b\nc"), ("", "d")))) == "| a | b c |\n| --- | --- |\n|  | d |"
 
 
+def test_a_bar_in_a_cell_ends_no_cell() -> None:
+    assert to_markdown(Table((("a|b", "c\\|d\\"),))) == "| a\\|b | c\\\\\\|d\\ |\n| --- | --- |"
+
+
 def test_nothing_is_joined_when_it_is_not_wanted() -> None:
     lines = body(["One full line that", "goes on"], x1=RIGHT)
     assert cleaned(page(1, *lines), join_lines=False) == "One full line that\ngoes on"

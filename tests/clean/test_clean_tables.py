@@ -54,3 +54,17 @@ def test_a_head_of_two_rows_is_repeated_once_and_merged_cells_keep_their_place()
     assert table.rows == (*heads, ("chair", "120"), ("both", ""), ("desk", "300"))
     assert (table.spans, table.header_rows) == ((Span(0, 0, 1, 2), Span(3, 0, 1, 2)), 2)
     assert [removal.text for removal in clean.removed] == ["sold | ", "item | price"]
+
+
+def test_a_row_that_the_break_parts_is_one() -> None:
+    upper = [HEAD, ("chair", "with arms, de-"), ("desk", "of oak and")]
+    lower = [HEAD, ("", "beech"), ("lamp", "of brass")]
+    clean = clean_document(document(table_page(1, upper), table_page(2, lower)), CleanSteps())
+    assert clean.pages[0].tables[0].rows == (*upper[:2], ("desk", "of oak and beech"), ("lamp", "of brass"))
+
+
+def test_a_row_without_an_entry_in_the_first_column_may_be_whole() -> None:
+    for first, last in (("", "of beech"), ("", "300")):
+        upper = [HEAD, ("desk", "of oak.")]
+        clean = clean_document(document(table_page(1, upper), table_page(2, [(first, last), ("a", "b")])), CleanSteps())
+        assert clean.pages[0].tables[0].rows == (*upper, (first, last), ("a", "b"))

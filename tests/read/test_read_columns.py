@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,75 @@ def test_a_head_over_several_columns_says_so(tmp_path: Path) -> None:
     (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
     assert table.rows[0] == ("", "Sold in each of these years", "", "")
     assert (table.spans, table.header_rows) == ((Span(0, 1, 1, 3),), 2)
+
+
+def test_a_label_that_ends_in_a_number_is_one_cell(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    rows = [
+        ("Name", "Number", "Price"),
+        *((f"Item {number}", str(number * 3), f"{number}.00") for number in range(1, 9)),
+    ]
+    for number, row in enumerate(rows):
+        for place, cell in zip(LABELS, row, strict=False):
+            canvas.drawString(place, 700 - 13 * number, cell)
+    canvas.save()
+    (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
+    assert table.rows == tuple(rows)
+
+
+def test_signs_of_currency_stand_with_their_numbers(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    amounts = [("Cash", "1,204", "1,310"), ("Land", "845", "12"), ("Cars", "(33)", "98"), ("Total", "2,016", "1,420")]
+    for number, row in enumerate(amounts):
+        canvas.drawString(72, 700 - 13 * number, row[0])
+        for place, cell in zip((260, 400), row[1:], strict=True):
+            canvas.drawString(place - 60, 700 - 13 * number, "$" if number in (0, 3) else "")
+            canvas.drawRightString(place, 700 - 13 * number, cell)
+    canvas.save()
+    (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
+    assert table.rows[0] == ("Cash", "$ 1,204", "$ 1,310")
+    assert table.rows[2] == ("Cars", "(33)", "98")
+
+
+def test_a_title_may_stand_between_the_head_and_the_numbers(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    rows = [ROWS[0], ("Sold abroad", "", "", ""), *ROWS[1:4], ("Sold at home", "", "", ""), *ROWS[5:]]
+    for number, row in enumerate(rows):
+        canvas.drawString(LABELS[0], 700 - 13 * number, row[0])
+        for place, cell in zip(LABELS[1:], row[1:], strict=True):
+            canvas.drawRightString(place + 40, 700 - 13 * number, cell)
+    canvas.save()
+    (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
+    assert (table.rows, table.header_rows) == (tuple(rows), 1)
+
+
+def _rows_of_numbers(canvas: Canvas, rows: Sequence[Sequence[str]], top: float, *places: float) -> None:
+    for number, row in enumerate(rows):
+        for place, cell in zip(places, row, strict=True):
+            canvas.drawString(place, top - 14 * number, cell)
+
+
+def test_a_few_rows_at_the_top_of_the_next_page_go_on(tmp_path: Path) -> None:
+    head, rows = ("Name", "Number", "Price"), [(f"Item {each}", str(each), f"{each}.00") for each in range(1, 31)]
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    for page, part in enumerate((rows[:27], rows[27:]), 1):
+        canvas.drawString(72, 800, "A running head of the report")
+        _rows_of_numbers(canvas, [head, *part], 740, *LABELS[:3])
+        if page == 2:
+            canvas.drawString(72, 600, "Prose goes on below, in a line of its own.")
+        canvas.drawCentredString(300, 40, str(page))
+        canvas.showPage()
+    canvas.save()
+    first, second = read_pdf(tmp_path / "a.pdf").pages
+    assert [table.rows for table in first.tables] == [(head, *rows[:27])]
+    assert [(table.rows, table.header_rows) for table in second.tables] == [((head, *rows[27:]), 1)]
+
+
+def test_tables_side_by_side_are_two(tmp_path: Path) -> None:
+    left = [("Asset", "Value"), ("Cash", "100"), ("Land", "250"), ("Cars", "30")]
+    right = [("Debt", "Amount"), ("Loan", "80"), ("Tax", "(25)"), ("Rent", "3")]
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    _rows_of_numbers(canvas, left, 700, 72, 170)
+    _rows_of_numbers(canvas, right, 700, 330, 430)
+    canvas.save()
+    assert [table.rows for table in read_pdf(tmp_path / "a.pdf").pages[0].tables] == [tuple(left), tuple(right)]

@@ -95,6 +95,16 @@ def draw_table(path: Path, rows: list[list[str]], style: list[tuple[object, ...]
 ROWS = [["Item", "Amount"], ["Rent", "1,200.00"], ["Water", ""]]
 
 
+def test_a_stroke_below_the_letters_of_a_cell_is_on_their_line(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    canvas.grid([100, 200, 300], [600, 640, 680])
+    for number, text in enumerate(("name", "_x_", "y", "f(x)_1, g")):
+        canvas.drawString(105 + 100 * (number % 2), 660 - 40 * (number // 2), text)
+    canvas.save()
+    (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
+    assert table.rows == (("name", "_x_"), ("y", "f(x)_1, g"))
+
+
 def test_a_ruled_table(tmp_path: Path) -> None:
     draw_table(tmp_path / "t.pdf", ROWS, [("GRID", (0, 0), (-1, -1), 0.5, colors.black)])
     (page,) = read_pdf(tmp_path / "t.pdf").pages

@@ -1,0 +1,151 @@
+"""The tables of a PDF page: within rules, between rules, or by the white between their columns."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from qwen_batch.read.pdf_chars import Char, PageChars
+from qwen_batch.read.pdf_columns import MIN_ROWS, find_columns
+from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids
+from qwen_batch.read.pdf_words import Row, Word, middle_of, numbers_of, rows_of, words_of
+from qwen_batch.records import BBox, Table
+
+FINER = 1.5  # times the filled cells of ruled tables: an unruled one in their place is right
+FULLER = 1.2  # times the filled cells found by numbers alone: what stands between rules is right
+NAMED = 0.6  # times the same, where only what stands between rules has a whole head
+MAX_FOOT = 3  # rows below a table that goes on on the next page: notes, a page number
+MIN_RULE = 20.0  # points: three as long as this may make a table without upright rules
+
+
+class PageTables(NamedTuple):
+    """The tables of a page, from the top down, and the one that may go on on the next page."""
+
+    tables: tuple[Table, ...] = ()
+    unfinished: Table | None = None
+
+
+def read_tables(marks: Marks, page: PageChars, before: Table | None = None) -> PageTables:
+    """Ruled tables, and unruled ones beside them; where rules only frame or stripe them, the columns count.
+
+    `before`: the unfinished table of the page before.
+    """
+    grids = find_grids(marks.edges)
+    have_rules = sum(edge[2] - edge[0] >= MIN_RULE for edge in marks.edges) >= 3
+    find_framed = _finder_within_rules(marks.edges) if have_rules else None
+    numbers = numbers_of(page)
+    if not grids and not find_framed and not any(numbers) and before is None:
+        return PageTables()
+    ruled = _ruled(grids, page.chars() if grids else [])
+    words = words_of(page) if find_framed or any(numbers) or before else []
+    rows = rows_of(words)
+    framed = find_framed(words) if find_framed else []
+    unruled: list[Table] = []
+    for table in _better(framed, find_columns(rows) if numbers.level else []):
+        over = [other for other in ruled if _overlap(table, other)]
+        if _num_filled(table) >= FINER * sum(map(_num_filled, over)):
+            ruled = [other for other in ruled if other not in over]
+            unruled.append(table)
+    found = [*ruled, *unruled]
+    if numbers.flush:
+        found += [table for table in _pairs(rows) if not any(_overlap(table, other) for other in found)]
+    if before is not None:
+        found = _with_rest(found, _rest(rows, before))
+    found.sort(key=_top)
+    return PageTables(tuple(found), _unfinished(found, rows))
+
+
+def _ruled(grids: Sequence[Grid], chars: Sequence[Char]) -> list[Table]:
+    heights = [char.top + char.bottom for char in chars]
+    made = (fill_grid(grid, _around(grid, chars, heights)) for grid in grids)
+    return [table for table in made if table is not None]
+
+
+def _top(table: Table) -> float:
+    return table.bbox[1] if table.bbox else 0.0
+
+
+def _unfinished(tables: Sequence[Table], rows: Sequence[Row]) -> Table | None:
+    """The last table, if no rules close it and nothing but a foot stands below."""
+    if not tables or not tables[-1].dividers or tables[-1].bbox is None:
+        return None
+    bottom = tables[-1].bbox[3]
+    return tables[-1] if sum(middle_of(row[0]) > bottom for row in rows) <= MAX_FOOT else None
+
+
+def _rest(rows: Sequence[Row], before: Table) -> Table | None:
+    """Loaded here: most files need it not."""
+    from qwen_batch.read.continued import continued
+
+    return continued(rows, before)
+
+
+def _with_rest(tables: Sequence[Table], rest: Table | None) -> list[Table]:
+    """The tables of a page with the rest of one from the page before, unless it has been found as a larger one."""
+    over = [table for table in tables if rest and _overlap(table, rest)]
+    if rest is None or any(len(table.rows) > len(rest.rows) for table in over):
+        return list(tables)
+    return [*(table for table in tables if table not in over), rest]
+
+
+def _pairs(rows: Sequence[Row]) -> list[Table]:
+    """Loaded here: most files need it not."""
+    from qwen_batch.read.pdf_pairs import find_pairs
+
+    return find_pairs(rows)
+
+
+def _finder_within_rules(edges: Sequence[BBox]) -> Callable[[Sequence[Word]], list[Table]] | None:
+    """What finds tables with horizontal rules only; None where the rules make none. Loaded here: most files need it
+    not."""
+    from qwen_batch.read.pdf_booktabs import find_booktabs, find_frames
+
+    frames = find_frames(edges)
+    return functools.partial(find_booktabs, frames) if frames else None
+
+
+def _better(framed: Sequence[Table], free: Sequence[Table]) -> list[Table]:
+    """Tables between rules and tables by their numbers alone; where both are, those between rules if they have more, or
+    alone have a name for each column."""
+    kept: list[Table] = []
+    for table in framed:
+        over = [other for other in free if _overlap(table, other) and len(other.rows) - other.header_rows >= MIN_ROWS]
+        factor = NAMED if _is_named(table) and all(_is_nameless_part(other, table) for other in over) else FULLER
+        if _num_filled(table) >= factor * sum(map(_num_filled, over)):
+            kept.append(table)
+    return [*kept, *(table for table in free if not any(_overlap(table, other) for other in kept))]
+
+
+def _is_named(table: Table) -> bool:
+    """Whether the head names all columns."""
+    heads = table.rows[: table.header_rows]
+    return bool(heads) and all(any(column) for column in zip(*heads, strict=True))
+
+
+def _is_nameless_part(table: Table, whole: Table) -> bool:
+    """Whether a table without a head has no more columns than another, and is no wider."""
+    if table.header_rows or table.bbox is None or whole.bbox is None or len(table.rows[0]) > len(whole.rows[0]):
+        return False
+    return whole.bbox[0] <= table.bbox[0] and table.bbox[2] <= whole.bbox[2]
+
+
+def _around(grid: Grid, chars: Sequence[Char], heights: Sequence[float]) -> Sequence[Char]:
+    """From the first character at the height of a grid to the last: a page may have many small ones.
+
+    `heights`: twice the height at which each character stands.
+    """
+    top, bottom = 2 * grid.bbox[1], 2 * grid.bbox[3]
+    level = [number for number, height in enumerate(heights) if top <= height <= bottom]
+    return chars[level[0] : level[-1] + 1] if level else ()
+
+
+def _num_filled(table: Table) -> int:
+    return sum(bool(cell) for row in table.rows for cell in row)
+
+
+def _overlap(table: Table, other: Table) -> bool:
+    if table.bbox is None or other.bbox is None:
+        return False
+    a, b = table.bbox, other.bbox
+    return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])
