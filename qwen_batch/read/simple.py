@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from qwen_batch.errors import DocumentError
+from qwen_batch.read.encodings import decode
 from qwen_batch.read.items import Content
-from qwen_batch.read.text import decode, read_bytes
+from qwen_batch.read.text import read_bytes
 from qwen_batch.records import Line, Page, Table
 
 DELIMITERS = ",;\t|"

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from qwen_batch.read.archive import parse_part
+from qwen_batch.read.encodings import decode
 from qwen_batch.read.html import decode_html, parse_html
-from qwen_batch.read.text import decode, split_lines
+from qwen_batch.read.text import split_lines
 from qwen_batch.read.word_names import RELATION, WORD_NS
 from qwen_batch.records import Page
 
