@@ -15,7 +15,7 @@ from qwen_batch.read.msg import read_msg
 from qwen_batch.read.odf import read_odf
 from qwen_batch.read.office import OfficeKind, read_office
 from qwen_batch.read.rtf import read_rtf
-from qwen_batch.read.simple import read_csv
+from qwen_batch.read.tables_in_text import read_csv
 from qwen_batch.read.xlsx import read_xlsx
 
 _READERS = {

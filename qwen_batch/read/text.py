@@ -43,7 +43,7 @@ def iter_sections(path: Path) -> Iterator[TextContent]:
     Raises DocumentError: empty, too_large, wrong_type.
     """
     if path.stat().st_size > MAX_BYTES:
-        raise _too_large()
+        raise too_large()
     encoding, skip, warnings = encoding_of(path)
     decoder = codecs.getincrementaldecoder(encoding)("replace")
     rest, any_text, at_end = "", False, False
@@ -79,13 +79,13 @@ def read_bytes(path: Path) -> bytes:
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise _too_large()
+        raise too_large()
     if not data.strip(b"\0 \t\r\n"):
         raise DocumentError("empty", "the file is empty: check the copy, or the program that wrote it")
     return data
 
 
-def _too_large() -> DocumentError:
+def too_large() -> DocumentError:
     return DocumentError("too_large", f"the file has more than {MAX_BYTES // 10**6} MB: split it, or write JSON lines")
 
 
