@@ -14,11 +14,13 @@ from typing import Literal
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.items import Content
-from qwen_batch.read.office import read_office
+from qwen_batch.read.office import read_docx
+from qwen_batch.read.pptx import read_pptx
 from qwen_batch.read.xlsx import read_xlsx
 
 Target = Literal["docx", "pptx", "xlsx"]
 TARGETS: dict[str, Target] = {".doc": "docx", ".ppt": "pptx", ".xls": "xlsx"}
+_READERS = {"docx": read_docx, "pptx": read_pptx, "xlsx": read_xlsx}
 PROGRAMS = ("soffice", "libreoffice")
 MAX_OUTPUT_BYTES = 1 << 30
 
@@ -32,7 +34,7 @@ def read_legacy(path: Path) -> Content:
     kind = TARGETS[path.suffix.lower()]
     with tempfile.TemporaryDirectory() as folder:
         made = _convert(program, path, kind, Path(folder))
-        return read_xlsx(made) if kind == "xlsx" else read_office(made, kind)
+        return _READERS[kind](made)
 
 
 def _convert(program: str, path: Path, kind: Target, folder: Path) -> Path:

@@ -245,7 +245,6 @@ def test_mail_names_its_attachments(tmp_path: Path) -> None:
 
 
 def test_rich_text(tmp_path: Path) -> None:
-    pytest.importorskip("striprtf")
     (tmp_path / "a.rtf").write_bytes(rb"{\rtf1\ansi\ansicpg1252 {\b Title}\par K\'f6ln \u21512?\par}")
     assert texts(read(tmp_path / "a.rtf")) == ["Title", "Köln 合"]
 
