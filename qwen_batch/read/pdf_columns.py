@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from qwen_batch.read.bidi import words_in_order
 from qwen_batch.read.pdf_chars import DIVIDED, PageChars
 from qwen_batch.read.pdf_lines import iter_lines
+from qwen_batch.read.rtl_letters import has_rtl_letters
 from qwen_batch.read.table_heads import count_header_rows
 from qwen_batch.records import BBox, Span, Table
 
@@ -232,7 +232,16 @@ def placed_cells(row: Row, dividers: Sequence[float]) -> tuple[tuple[str, ...], 
         if last > column and not any(map(_is_leader, piece)):
             wide.append((column, last - column + 1))
         cells[column] += [word.text for word in piece]
-    return tuple(" ".join(words_in_order(cell)) for cell in cells), wide
+    return tuple(map(_joined, cells)), wide
+
+
+def _joined(words: Sequence[str]) -> str:
+    text = " ".join(words)
+    if not has_rtl_letters(text):
+        return text
+    from qwen_batch.read.bidi import words_in_order
+
+    return " ".join(words_in_order(words))
 
 
 def _pieces_between(row: Row, dividers: Sequence[float]) -> Iterator[Row]:
