@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import os
 import socket
+import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -332,7 +334,13 @@ def test_old_files_need_libreoffice(tmp_path: Path, docx: Path, monkeypatch: pyt
     copy = f'/bin/cp {docx} "$folder/old.docx"'
     program.write_text(f'#!/bin/sh\nfor next; do folder="$file"; file="$next"; done\n{copy}\n')
     program.chmod(0o755)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    dead = subprocess.Popen(["/bin/true"])
+    dead.wait()
+    for number in (dead.pid, os.getpid()):
+        (tmp_path / "tmp" / f"qwen-batch-office-{number}-x").mkdir(parents=True)
     assert "Payment" in texts(read(tmp_path / "old.doc"))
+    assert [folder.name for folder in (tmp_path / "tmp").iterdir()] == [f"qwen-batch-office-{os.getpid()}-x"]
     program.write_text("#!/bin/sh\necho cannot load >&2\n")
     assert error_type(tmp_path / "old.doc") == "damaged"
     assert os.environ["PATH"] == str(tmp_path / "bin")
