@@ -1,5 +1,6 @@
 """Small raised digits: footnote marks and exponents. They are written as such, or `$1,000` with the mark 1 and `10²`
-would read as 10001 and 102; and they are put where they stand, because word processors draw marks after the line.
+would read as 10001 and 102; variables of formulas (`R2`) cannot be read as numbers and stay as formulas are typed. They
+are put where they stand, because word processors draw marks after the line.
 
 A raised digit is told by its drawn box alone: smaller than the letters of its line, its foot well above theirs.
 """
@@ -10,7 +11,7 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from qwen_batch.read.pdf_chars import PageChars
@@ -26,6 +27,7 @@ LONE_SMALLER = 0.8  # of the letters of the page: a mark that was drawn by itsel
 WIDE_SHARE, WIDE_RISE, WIDE_SMALLER = 0.25, 0.7, 0.62
 _FIRST_WIDE = "\u0590"  # Hebrew, Arabic and Indian letters reach below the line as well
 MAX_DIGITS = 3
+REACH = 8  # characters before a digit that tell whether it belongs to a formula
 BEFORE = 1.2  # the same, between a mark and its note
 LATE = 4.0  # times the letters' height that a mark stands left of what was drawn before it; an index less far
 FOLLOWS = 0.4  # of the letters' height, at most, between a word and a mark that was drawn apart
@@ -37,6 +39,9 @@ _LONE = re.compile(r"(?<![^\r\n\x02])[^\S\r\n]*([0-9]{1,3})[^\S\r\n]*(?=[\r\n]|$
 _LINE = re.compile(r"[^\r\n\x02]*[^\r\n\x02\s][^\r\n\x02]*")
 _HIGH = "\"'”’)]»"  # signs that say nothing of where the line is
 _SKIPPED = "0123456789,;" + _HIGH
+# Indices and powers of formulas stay as formulas are usually typed, R2; but for units, m².
+_UNITS = "(?:k|c|d|m|µ)?m|ft|yd|mi|in|s"
+_VARIABLE = re.compile(rf"(?<![^\W\d_])(?!(?:{_UNITS})[0-9]*\Z)(?:[^\W\d_]{{1,2}}|sin|cos|tan|log)[0-9]*\Z")
 _NUMBER_GOES_ON = re.compile(r"[.,]?[0-9]")
 _TALL = re.compile(r"[A-Z0-9\u3400-\u9fff\uac00-\ud7a3]")
 
@@ -226,10 +231,22 @@ def _host(chars: PageChars, mark: Sequence[int], near: Sequence[_Span]) -> _Span
     return first if is_open else None
 
 
+def _is_of_variable(chars: PageChars, mark: int, place: int, marks: Container[int]) -> bool:
+    """Whether a raised digit stands right behind the variable of a formula, though pdfium may begin a line with it."""
+    while place > 0 and (chars.text[place - 1].isspace() or place - 1 in marks):
+        place -= 1
+    if not _VARIABLE.search(chars.text, max(0, place - REACH), place):
+        return False
+    return abs(chars.x0[mark] - chars.x1[place - 1]) < chars.bottom[mark] - chars.top[mark]
+
+
 def _rewritten(chars: PageChars, found: Sequence[int], moves: dict[int, list[int]]) -> PageChars:
     letters = [*chars.text, " "]
+    places = {number: place for place, late in moves.items() for number in late}
+    marks = frozenset(found)
     for number in found:
-        letters[number] = letters[number].translate(RAISED)
+        if not _is_of_variable(chars, number, places.get(number, number), marks):
+            letters[number] = letters[number].translate(RAISED)
     if not moves:
         return dataclasses.replace(chars, text="".join(letters[:-1]))
     moved = {number for numbers in moves.values() for number in numbers}

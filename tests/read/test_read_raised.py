@@ -54,6 +54,10 @@ def test_raised_digits(tmp_path: Path, pieces: list[Piece], text: str) -> None:
     ("pieces", "text"),
     [
         ([("H", 12, 0), ("2", 7, -2), ("O and CO", 12, 0), ("2", 7, -2)], "H2O and CO2"),
+        (
+            [("Sei R", 12, 0), ("2", *MARK), (" mit x", 12, 0), ("3", *MARK), (" gegeben", 12, 0)],
+            "Sei R2 mit x3 gegeben",
+        ),
         ([("Section 12 of 2024, item 3", 12, 0)], "Section 12 of 2024, item 3"),
         ([("small numbers 12 and ", 12, 0), ("34", 8, 0), (" too", 12, 0)], "small numbers 12 and 34 too"),
         ([("in all ", 12, 0), ("1,234.00", 9, 3), (" euros", 12, 0)], "in all 1,234.00 euros"),
