@@ -41,7 +41,9 @@ _HIGH = "\"'”’)]»"  # signs that say nothing of where the line is
 _SKIPPED = "0123456789,;" + _HIGH
 # Indices and powers of formulas stay as formulas are usually typed, R2; but for units, m².
 _UNITS = "(?:k|c|d|m|µ)?m|ft|yd|mi|in|s"
-_VARIABLE = re.compile(rf"(?<![^\W\d_])(?!(?:{_UNITS})[0-9]*\Z)(?:[^\W\d_]{{1,2}}|sin|cos|tan|log)[0-9]*\Z")
+_VARIABLE = re.compile(
+    rf"(?<![^\W\d_])(?!(?:{_UNITS})[0-9]*\Z)(?:[A-Za-z\u0391-\u03d6]{{1,2}}|sin|cos|tan|log)[0-9]*\Z"
+)
 _NUMBER_GOES_ON = re.compile(r"[.,]?[0-9]")
 _TALL = re.compile(r"[A-Z0-9\u3400-\u9fff\uac00-\ud7a3]")
 

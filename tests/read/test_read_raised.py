@@ -99,6 +99,7 @@ def boxes(text: str, marks: str = "") -> PageChars:
 
 def test_digits_beside_chinese_letters_are_small_and_stand_higher_but_are_not_raised() -> None:
     assert with_raised(boxes("第12条共15页")).text == "第12条共15页"
+    assert with_raised(boxes("a 用户", "1")).text == "a 用户¹"
     assert with_raised(boxes("第12条共15页的价款", "3")).text == "第12条共15页的价款³"
 
 
