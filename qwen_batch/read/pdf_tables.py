@@ -9,7 +9,7 @@ from itertools import islice, repeat
 from typing import NamedTuple
 
 from qwen_batch.read import pdfium
-from qwen_batch.read.grids import MIN_EDGE, SNAP, Rule, find_cells, merge_rules
+from qwen_batch.read.grids import MIN_EDGE, SNAP, Rule, close_sides, find_cells, merge_rules
 from qwen_batch.read.pdf_chars import DIVIDED, Char, Placement
 from qwen_batch.read.table_heads import count_header_rows
 from qwen_batch.records import BBox, Picture, Span, Table
@@ -19,6 +19,10 @@ MAX_SEGMENTS = 64  # of one path; rules and boxes have few
 MAX_EDGES = 1_500  # of each direction, after merging
 MAX_DEPTH = 4  # of form XObjects in one another
 MIN_PIXELS = 256  # of an image; a smaller one is a colour
+MIN_TILED = 0.82  # of a table's rectangle; a head may lack its first cell
+MIN_PLOT_CELLS = 12
+MAX_PLOT_FILLED = 0.25
+EVEN = 0.1  # of the widest cell
 LOWER = 0.55  # of a letter's height: one that stands so much lower is on the next line
 STRAIGHT = 0.6  # points that an edge may lean
 
@@ -67,8 +71,9 @@ def read_marks(
     return Marks(tuple(edges) if count < MAX_OBJECTS else (), count, area, tuple(pictures))
 
 
-def find_grids(edges: Sequence[BBox]) -> list[Grid]:
-    """Tables of at least two rows and two columns, from the top of the page down."""
+def find_grids(edges: Sequence[BBox], close: bool = True) -> list[Grid]:
+    """Tables of at least two rows and two columns, from the top of the page down. `close`: also those whose rows are
+    open at the sides."""
     horizontal = sum(edge[2] - edge[0] > edge[3] - edge[1] for edge in edges)
     if horizontal < 3 or len(edges) - horizontal < 2:
         return []
@@ -79,12 +84,33 @@ def find_grids(edges: Sequence[BBox]) -> list[Grid]:
     )
     if max(len(level), len(upright)) > MAX_EDGES:
         return []
+    if close:
+        upright = merge_rules({*upright, *close_sides(upright, level)})
     grids = [_make_grid(cells) for cells in find_cells(upright, level)]
     return [grid for grid in grids if len(grid.cells) >= 4]
 
 
+def _is_tiled(grid: Grid) -> bool:
+    """Whether cells fill the rectangle: boxes of a diagram that touch do not."""
+    left, top, right, bottom = grid.bbox
+    return sum(map(_size, grid.cells)) >= MIN_TILED * (right - left) * (bottom - top)
+
+
+def _is_plot(grid: Grid, texts: Sequence[str]) -> bool:
+    """Whether the cells are those that the lines behind a plot make: many, of one width, and hardly any filled."""
+    widths = [cell[2] - cell[0] for cell in grid.cells]
+    is_even = max(widths) - min(widths) <= EVEN * max(widths)
+    return len(texts) >= MIN_PLOT_CELLS and is_even and sum(map(bool, texts)) < MAX_PLOT_FILLED * len(texts)
+
+
+def _size(box: BBox) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
 def fill_grid(grid: Grid, chars: Sequence[Char]) -> Table | None:
     """Put the characters into the cells, with their line ends; None where that makes no table but a frame."""
+    if not _is_tiled(grid):
+        return None
     texts: list[list[str]] = [[] for _ in grid.cells]
     previous: dict[int, int] = {}
     cell, (left, top, right, bottom) = -1, NOWHERE
@@ -101,7 +127,10 @@ def fill_grid(grid: Grid, chars: Sequence[Char]) -> Table | None:
             texts[cell].append(_gap(chars, previous[cell], position))
         texts[cell].append("-" if text == DIVIDED else text)
         previous[cell] = position
-    rows, spans = _as_rows(grid, ["".join(text) for text in texts])
+    cells = ["".join(text) for text in texts]
+    if _is_plot(grid, cells):
+        return None
+    rows, spans = _as_rows(grid, cells)
     if len(rows) < 2 or len(rows[0]) < 2 or sum(bool(cell) for row in rows for cell in row) < 3:
         return None
     return Table(rows, grid.bbox, spans, count_header_rows(rows, spans))
