@@ -45,6 +45,7 @@ class OcrName(StrEnum):
     """As a job's `input.ocr`."""
 
     auto = "auto"
+    all = "all"
     off = "off"
 
 

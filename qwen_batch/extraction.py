@@ -93,7 +93,7 @@ def _max_pages(value: str) -> dict[str, Any] | None:
 _SETTINGS: Mapping[str, Callable[[str], dict[str, Any] | None]] = {
     "--password": lambda value: {"passwords": (value,)},
     "--password-file": lambda value: {"password_file": value},
-    "--ocr": lambda value: {"ocr": value} if value in ("auto", "off") else None,
+    "--ocr": lambda value: {"ocr": value} if value in ("auto", "all", "off") else None,
     "--timeout": _timeout,
     "--max-pages": _max_pages,
 }

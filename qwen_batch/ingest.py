@@ -34,7 +34,7 @@ class Ingest:
         self._input = input
         self._clean = clean
         self._passwords = passwords_of(input)
-        self._ocr_seconds = OCR_SHARE * input.timeout_seconds if input.ocr == "auto" else 0.0
+        self._ocr_seconds = OCR_SHARE * input.timeout_seconds if input.ocr != "off" else 0.0
         self._workers = input.workers or os.cpu_count() or 1
         self._lean = lean
 
@@ -85,7 +85,8 @@ class Ingest:
         return ProcessPool("qwen_batch.readers:read_and_clean", self._workers, *limits, self._lean)
 
     def _task(self, item: FileItem | Document) -> Task:
-        return Task(item, self._passwords, self._input.max_pages, self._clean, self._ocr_seconds)
+        with_pictures = self._input.ocr == "all"
+        return Task(item, self._passwords, self._input.max_pages, self._clean, self._ocr_seconds, with_pictures)
 
     def _clean_here(self, document: Document) -> CleanDocument | Failure:
         from qwen_batch.clean import clean_document  # its patterns take time to compile: only where there are records

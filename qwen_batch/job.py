@@ -112,9 +112,10 @@ class InputSection(Section):
     """A document with more pages fails."""
     workers: int | None = Field(default=None, ge=1)
     """Reading processes. Default: one for each core; whoever feeds the device goes first."""
-    ocr: Annotated[Literal["auto", "off"], BeforeValidator(_parse_switch)] = "auto"
+    ocr: Annotated[Literal["auto", "all", "off"], BeforeValidator(_parse_switch)] = "auto"
     """auto: pages that are images are read by the extra `ocr`, where it is installed, for as long as timeout_seconds
-    allows; else a document of such pages fails, and one with some is flagged `needs_ocr`."""
+    allows; else a document of such pages fails, and one with some is flagged `needs_ocr`. all: also large pictures of
+    text on pages that have text besides, 2 to 4 seconds each; with auto they are flagged."""
     passwords: Strings = ()
     """Tried in turn on encrypted PDFs."""
     password_file: str | None = None

@@ -83,7 +83,8 @@ def _read_pages(path: Path, task: Task) -> Content:
     if kind == "pdf":
         from qwen_batch.read.pdf import read_pdf
 
-        pdf = read_pdf(path, task.passwords, task.max_pages, task.clean.tables, task.ocr_seconds)
+        limits = task.max_pages, task.clean.tables, task.ocr_seconds, task.ocr_pictures
+        pdf = read_pdf(path, task.passwords, *limits)
         return Content(pdf.pages, pdf.warnings)
     if kind in ("text", "empty"):
         from qwen_batch.read.text import read_text

@@ -34,6 +34,7 @@ class Line:
     font_size: float | None = None  # points
     table: int | None = None  # index into the page's tables: that table stands here, and `text` is empty
     aside: str | None = None  # the format itself says that this is no running text: header, footer, hidden ...
+    code: bool = False  # set in letters of one width, or kept as typed by the format: its spaces mean something
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Page:
     tables: tuple[Table, ...] = ()
     width: float | None = None  # points
     height: float | None = None  # points
-    needs_ocr: bool = False  # the page shows something (an image) but has no text
+    needs_ocr: bool = False  # the page shows text, as an image, that was not read
     ocr_confidence: float | None = None  # 0 to 1, mean over characters; None: the text is the document's own
     written_down: bool = False  # lines run from the top down and follow each other from right to left
     pictures: tuple[Picture, ...] = ()  # of a PDF
@@ -122,7 +123,7 @@ class ReadSettings:
     memory_limit: int = 1 << 30  # bytes
     max_pages: int = 20_000
     workers: int | None = None  # None: one for each core
-    ocr: Literal["auto", "off"] = "auto"
+    ocr: Literal["auto", "all", "off"] = "auto"
     passwords: tuple[str, ...] = ()
     password_file: str | None = None
 

@@ -18,6 +18,7 @@ from qwen_batch.clean.rows import INDENT, Row, iter_runs
 from qwen_batch.clean.words import COMMON
 
 SHORT = 0.4  # of the page: no line of a block is longer
+LESS_SHORT = 0.6  # the same where lines are of very different lengths
 COLUMN_LINES = 4  # of a column beside others, at least
 GOING_ON = 0.3  # of its lines, at least: those that begin in lower case
 FILLED = 0.8  # of a column's width, by its lines
@@ -59,15 +60,17 @@ def _of_run(
 ) -> Sequence[float]:
     """The same for lines that follow each other, the longest of which ends at `near`."""
     size = run[0].size
-    is_short = near - run[0].x0 < SHORT * (outer + run[0].x0) and near < outer
+    filled = _is_filled(run, near)
+    is_short = near - run[0].x0 < (SHORT if filled else LESS_SHORT) * (outer + run[0].x0) and near < outer
     is_measured = max(rights) > near + size
     if len(run) < 2 or (is_measured and len(run) < COLUMN_LINES) or not (is_short or is_measured):
         return rights
     beside = _num_beside(run, near, levels)
     if is_measured:
-        return [near] * len(run) if 2 * beside >= len(run) and _is_prose(run, near) else rights
-    is_block = not beside and not any(_continues(before.text, row.text) for before, row in pairwise(run))
-    return [outer] * len(run) if is_block else rights
+        return [near] * len(run) if 2 * beside >= len(run) and is_prose(run, near) else rights
+    going_on = sum(_continues(before.text, row.text) for before, row in pairwise(run))
+    is_block = not going_on or (not filled and len(run) > COLUMN_LINES - 1 and going_on <= GOING_ON * len(run))
+    return [outer] * len(run) if is_block and not beside else rights
 
 
 def _num_beside(run: Sequence[Row], near: float, levels: Sequence[tuple[float, float]]) -> int:
@@ -84,10 +87,14 @@ def _is_alone(row: Row, levels: Sequence[tuple[float, float]]) -> bool:
     return bisect.bisect_left(levels, (row.bottom + row.size / 2, 0.0)) - low <= 1
 
 
-def _is_prose(run: Sequence[Row], near: float) -> bool:
-    """Whether lines fill a column, but for the last, and many of them go on with a sentence."""
-    filled = sum(row.x1 - row.x0 for row in run[:-1]) >= FILLED * sum(near - row.x0 for row in run[:-1])
-    return filled and sum(_begins_lower(row.text) for row in run[1:]) >= GOING_ON * len(run)
+def is_prose(run: Sequence[Row], near: float) -> bool:
+    """Whether lines fill a column, and many of them go on with a sentence."""
+    return _is_filled(run, near) and sum(_begins_lower(row.text) for row in run[1:]) >= GOING_ON * len(run)
+
+
+def _is_filled(run: Sequence[Row], near: float) -> bool:
+    """Whether lines, but for the last, end about where the longest does."""
+    return sum(row.x1 - row.x0 for row in run[:-1]) >= FILLED * sum(near - row.x0 for row in run[:-1])
 
 
 def _continues(before: str, text: str) -> bool:

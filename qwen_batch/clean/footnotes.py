@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from qwen_batch.clean.markers import RAISED, ends_sentence
 from qwen_batch.clean.rows import Entry, Placed, Row
+from qwen_batch.clean.sizes import middle_size
 
 SMALLER = 0.94  # of the body's font size: notes are at most this large
 SMALLEST = 0.5
@@ -21,18 +21,9 @@ _MARK = re.compile(rf"(?:\d{{1,3}}|[{RAISED}]{{1,3}}|\[\d{{1,3}}\]|[*†‡§¶#
 
 def mark_footnotes(pages: Sequence[Sequence[Entry]]) -> list[list[Entry]]:
     """The same entries; rows of footnotes say so, and where a note begins."""
-    body = _body_size(pages)
+    rows = (entry for page in pages for entry in page if isinstance(entry, Row) and entry.printed)
+    body = middle_size((row.size, len(row.text)) for row in rows)
     return [_mark_page(page, body) for page in pages]
-
-
-def _body_size(pages: Sequence[Sequence[Entry]]) -> float:
-    """The font size in which most of the document is set, in points; 0 where it has none."""
-    counts: Counter[float] = Counter()
-    for page in pages:
-        for entry in page:
-            if isinstance(entry, Row) and entry.printed:
-                counts[round(entry.size * 2) / 2] += len(entry.text)
-    return counts.most_common(1)[0][0] if counts else 0.0
 
 
 def _mark_page(page: Sequence[Entry], body: float) -> list[Entry]:

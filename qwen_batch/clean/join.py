@@ -33,7 +33,8 @@ from qwen_batch.records import Table
 PARAGRAPH = "\n\n"
 LINE = "\n"
 GAP = 1.3  # of the usual leading: more is a gap between paragraphs
-FAR_INDENT = 4.0  # ems: no first line of a paragraph stands so far in
+FAR_INDENT = 4.0  # ems: hardly a first line of a paragraph stands so far in
+FIRST_INDENT = 8.0  # ems: none does
 CJK_ROOM = 2.2  # ems that a full Chinese line may lack: punctuation may not begin a line
 _TYPED_GAP = re.compile(r"[^\s.!?:;,]\s{2,}(?=\S)")
 LISTED = ("letter", "roman", "circled")  # kinds of numbering whose items stand close together
@@ -164,6 +165,8 @@ class _Joiner:
 def _break_before(paragraph: Sequence[Row], row: Row) -> str | None:
     """What separates a line from the open paragraph; None: it goes on."""
     last = paragraph[-1]
+    if (last.code or row.code) and last.flows and row.flows:
+        return LINE if _is_below(last, row) else PARAGRAPH
     if not (last.flows and row.flows):
         return LINE if last.page_number == row.page_number and not row.apart else PARAGRAPH
     if row.apart:
@@ -187,7 +190,11 @@ def _break_before(paragraph: Sequence[Row], row: Row) -> str | None:
 def _has_gaps(text: str, row: Row) -> bool:
     """Whether the spaces within a line say something: in columns and code. Typed columns stand two apart."""
     is_typed = row.flows and not row.printed
-    return has_columns(text) or looks_like_code(text) or (is_typed and len(_TYPED_GAP.findall(text)) > 1)
+    return row.code or has_columns(text) or looks_like_code(text) or (is_typed and len(_TYPED_GAP.findall(text)) > 1)
+
+
+def _is_below(last: Row, row: Row) -> bool:
+    return row.page_number == last.page_number and 0 < row.bottom - last.bottom <= GAP * row.leading + 0.5
 
 
 def _same_list(first: Row, row: Row) -> bool:
@@ -210,7 +217,7 @@ def _within_row(last: Row, row: Row) -> str | None:
 
 def _break_at_marks(paragraph: Sequence[Row], row: Row) -> str | None:
     last, text = paragraph[-1], row.text
-    if bullet(text) or looks_like_code(text) or looks_like_code(last.text):
+    if (bullet(text) and not _is_dash_within(paragraph, row)) or looks_like_code(text) or looks_like_code(last.text):
         return LINE
     if is_tabular(last.text) and (is_tabular(text) or has_columns(last.text)):
         return LINE
@@ -238,7 +245,7 @@ def _break_at_edges(paragraph: Sequence[Row], row: Row) -> str | None:
         return PARAGRAPH if row.x0 - last.x0 > INDENT * row.size and not _are_centred([*paragraph, row]) else LINE
     step = row.x0 - last.x0
     if step < -FAR_INDENT * row.size:
-        return LINE
+        return None if len(paragraph) == 1 and _is_first(last, row) else LINE
     if row.indented and ends_sentence(last.text):
         return PARAGRAPH
     if step > INDENT * row.size and not (len(paragraph) == 1 and is_item_text(last.text)):
@@ -248,9 +255,23 @@ def _break_at_edges(paragraph: Sequence[Row], row: Row) -> str | None:
     return None
 
 
+def _is_first(first: Row, row: Row) -> bool:
+    """Whether a line that begins far in is the first of the paragraph that a line goes on with, as in pleadings."""
+    is_near = first.x0 - row.x0 < FIRST_INDENT * row.size
+    is_wide = 2 * (first.x1 - first.x0) > row.right - row.x0
+    return is_near and is_wide and not ends_sentence(first.text) and not is_short(first._replace(right=row.right), row)
+
+
 def _are_centred(rows: Sequence[Row]) -> bool:
     first = rows[0].x0 + rows[0].x1
     return all(abs(row.x0 + row.x1 - first) < SAME_MIDDLE * row.size for row in rows)
+
+
+def _is_dash_within(paragraph: Sequence[Row], row: Row) -> bool:
+    """Whether the dash that a line begins with is one of the sentence, not the mark of an item."""
+    last = paragraph[-1]
+    goes_on = row.text[0] in "–—" and starts_lower(row.text) and not bullet(paragraph[0].text)
+    return goes_on and not ends_sentence(last.text) and not is_short(last, row)
 
 
 def is_short(last: Row, row: Row) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from qwen_batch.clean.edges import EdgeLine, edge_lines, remove_lines
@@ -13,6 +14,7 @@ from qwen_batch.records import Page, Removal
 REASON = "page_number"
 MIN_PAGES = 3  # over which a bare number must count
 PLACE_TOLERANCE = 6.0  # points
+MOST_STEPS = 0.8  # from page to page that chapters' page numbers must count
 _N = r"(?P<n>\d{1,5}|[ivxlc]{1,8})"
 _WORDS = r"(?:page|pages|pg\.?|p\.|seite|s\.|página|pagina|pág\.|strona|str\.|стр\.?|страница|sida|頁|페이지)"
 # Forms that say themselves that they are page numbers.
@@ -26,6 +28,7 @@ _EXPLICIT = tuple(
         rf"[共总]\s*\d+\s*[页頁]\s*[,，/、]?\s*第\s*{_N}\s*[页頁]",
     )
 )
+_OF_CHAPTER = re.compile(r"(?:page\s+)?([A-Z]{1,3}|[0-9]{1,2})\s?[-–]\s?([0-9]{1,3})", re.IGNORECASE)
 _BARE = re.compile(rf"[\[(（]?\s*{_N}\s*[\])）]?\.?", re.IGNORECASE)
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 
@@ -66,10 +69,9 @@ def _value(text: str) -> int:
 
 def remove_page_numbers(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Removal, ...]]:
     """Take page numbers out. A bare number must count over three pages (two in a document of two)."""
+    lines = edge_lines(pages)
     numbered = [
-        _Numbered(line, *parsed)
-        for line in edge_lines(pages)
-        if line.edge != "side" and (parsed := parse_page_number(line.text))
+        _Numbered(line, *parsed) for line in lines if line.edge != "side" and (parsed := parse_page_number(line.text))
     ]
     needed = min(MIN_PAGES, len(pages))
     shifts = _counting(numbered, needed)
@@ -79,7 +81,27 @@ def remove_page_numbers(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[
         if (item.explicit and (item.shift in shifts or item.shift == 1))
         or (len(pages) > 1 and item.shift in shifts and (item.line.row == 0 or _place(item.line) in shifts[item.shift]))
     ]
+    found += [(line, REASON) for line in _by_chapter(lines, len(pages))]
     return remove_lines(pages, found)
+
+
+def _by_chapter(lines: Sequence[EdgeLine], num_pages: int) -> list[EdgeLine]:
+    """Outermost lines such as `3-14` or `A-2`: they count with the pages, and begin anew in each chapter."""
+    places: dict[tuple[str, int], list[tuple[EdgeLine, str, int]]] = defaultdict(list)
+    for line in lines:
+        if line.row == 0 and line.edge != "side" and (match := _OF_CHAPTER.fullmatch(line.text.strip())):
+            places[line.edge, round(line.offset / PLACE_TOLERANCE)].append((line, match[1], int(match[2])))
+    found: list[EdgeLine] = []
+    for items in places.values():
+        steps = [
+            after[2] - before[2] == after[0].page_index - before[0].page_index
+            if after[1] == before[1]
+            else after[2] == 1
+            for before, after in pairwise(items)
+        ]
+        if len(items) >= max(MIN_PAGES, num_pages / 2) and sum(steps) >= MOST_STEPS * len(steps):
+            found += [line for line, _, _ in items]
+    return found
 
 
 def _counting(numbered: Sequence[_Numbered], needed: int) -> dict[int, set[int]]:

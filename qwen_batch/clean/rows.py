@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from qwen_batch.clean.edges import in_table
+from qwen_batch.clean.fences import code_lines
 from qwen_batch.clean.markers import display_width, is_item_text, is_rtl
 from qwen_batch.records import Line, Page, Table
 
@@ -38,6 +39,7 @@ class Row(NamedTuple):
     apart: bool = False  # a whole paragraph, with space before it
     printed: bool = False  # its place is that on a page; False: counted in columns
     note: Literal["", "starts", "goes on"] = ""  # part of a footnote
+    code: bool = False  # its spaces and its end are kept
 
     @property
     def room(self) -> float:
@@ -67,9 +69,18 @@ def iter_entries(page: Page) -> Iterator[Entry]:
 
 def _iter_whole(page: Page) -> Iterator[Entry]:
     """Paragraphs and tables as the format keeps them; items of a list stand together."""
-    was_item = False
+    was_item = was_code = False
+    num_blank = 0  # lines of code
     for line in page.lines:
         text = line.text.strip()
+        if line.code and (text or was_code):
+            num_blank += not text
+            for code in [*[""] * num_blank, line.text.rstrip()] if text else ():
+                yield Row(code, page.page_number, 0.0, 0.0, 0.0, 1.0, flows=False, apart=not was_code, code=True)
+                num_blank, was_code, was_item = 0, True, False
+            continue
+        if line.table is not None or text:
+            was_code, num_blank = False, 0
         if line.table is not None:
             yield Placed(page.tables[line.table], page.page_number)
         elif text:
@@ -125,7 +136,7 @@ def _merged(row: Row, after: Row) -> Row:
     base = longer if len(longer.text) > 4 * len(shorter.text) else larger  # a bullet may be larger than its text
     glue = " " if after.x0 - row.x1 > WORD_SPACE * larger.size else ""
     text = row.text + glue + after.text
-    return base._replace(text=text, x0=row.x0, x1=max(row.x1, after.x1))
+    return base._replace(text=text, x0=row.x0, x1=max(row.x1, after.x1), code=row.code and after.code)
 
 
 def _turned(line: Line, width: float) -> Line:
@@ -144,16 +155,17 @@ def _printed_row(line: Line, page_number: int, width: float) -> Row:
     vertical = bottom - top > 2 * (x1 - x0) and len(line.text) > 3
     if is_rtl(line.text):
         x0, x1 = width - x1, width - x0
-    return Row(line.text.strip(), page_number, x0, x1, bottom, size, flows=not vertical, printed=True)
+    return Row(line.text.strip(), page_number, x0, x1, bottom, size, flows=not vertical, printed=True, code=line.code)
 
 
 def _iter_typed(page: Page) -> Iterator[Row]:
-    for number, line in enumerate(page.lines):
+    for number, (line, code) in enumerate(zip(page.lines, code_lines(page.lines), strict=True)):
         text = line.text.strip()
-        if text:
+        if text or code:
             indent = display_width(line.text[: len(line.text) - len(line.text.lstrip())])
             x1 = float(indent + display_width(text))
-            yield Row(text, page.page_number, float(indent), x1, number * TEXT_LEADING, TEXT_SIZE)
+            kept = line.text if code else text
+            yield Row(kept, page.page_number, float(indent), x1, number * TEXT_LEADING, TEXT_SIZE, code=code)
 
 
 def same_size(before: Row, after: Row) -> bool:

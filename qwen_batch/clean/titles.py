@@ -20,7 +20,8 @@ from qwen_batch.clean.page_numbers import parse_page_number
 from qwen_batch.records import Line, Page
 
 BODY_BOX = 0.85  # of the left margin: what is closer to the edge stands in the margin (in the corpus at most 0.82)
-LARGE = 1.4  # of the body's font size: a title, though it stand in the margin (running heads of the corpus: 1.26)
+LARGER, NEARER = 1.15, 0.7  # of the body's font size, and of the left margin: a title closer to the edge
+LARGE = 1.4  # of the body's font size: a title, wherever it stands (running heads of the corpus: 1.26)
 BODY_SIZE = 0.95  # the same: what is smaller is a note
 LEFT_SHARE = 0.1  # of the letters, that begin at a place which is a margin
 STEP = 3.0  # points
@@ -38,11 +39,7 @@ def without_titles(found: Sequence[EdgeLine], pages: Sequence[Page], body_size: 
     for line in found:
         if line.edge != "side" and line.size >= BODY_SIZE * body_size and _WORD.search(line.text):
             groups[line.edge, line.text].append(line)
-    groups = {
-        key: group
-        for key, group in groups.items()
-        if len(group) > 1 and (_is_large(group, body_size) or _is_within(group, left))
-    }
+    groups = {key: group for key, group in groups.items() if len(group) > 1 and _may_be_title(group, body_size, left)}
     if not groups:
         return list(found)
     kept = _kept_lines(pages, found)
@@ -60,13 +57,14 @@ def without_titles(found: Sequence[EdgeLine], pages: Sequence[Page], body_size: 
     return [line for line in found if (line.page_index, line.line_index) not in stays]
 
 
-def _is_large(group: Sequence[EdgeLine], body_size: float) -> bool:
-    return min(line.size for line in group) > LARGE * body_size
+def _may_be_title(group: Sequence[EdgeLine], body_size: float, left: float) -> bool:
+    size = min(line.size for line in group) / (body_size or 1.0)
+    return size > LARGE or _is_within(group, left) or (size > LARGER and _is_within(group, left, NEARER))
 
 
-def _is_within(group: Sequence[EdgeLine], left: float) -> bool:
+def _is_within(group: Sequence[EdgeLine], left: float, share: float = BODY_BOX) -> bool:
     """Whether the lines stand no closer to the edge than the text does to its own."""
-    return min(line.offset for line in group) >= BODY_BOX * left
+    return min(line.offset for line in group) >= share * left
 
 
 def _left_margin(pages: Sequence[Page]) -> float:

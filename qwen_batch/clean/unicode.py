@@ -15,6 +15,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from qwen_batch.clean.fences import fenced
 from qwen_batch.records import Line, Page, Removal, Table
 
 REASON = "control_character"
@@ -30,6 +31,12 @@ _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2028\u2029\u2060-\u2064\u2066-\u206f"
     "\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U000e0000-\U000e007f]"
 )
+MIN_APART, SHARE_APART = 3, 4  # pairs of characters with a space between them: at least; for each pair without one
+_WIDE = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_APART = re.compile(f"[{_WIDE}] (?=[{_WIDE}])")
+_TOGETHER = re.compile(f"[{_WIDE}](?=[{_WIDE}])")
+_SIGNS = "\u3000-\u303f\uff00-\uff65\u2018-\u201d\u2026\u2014\u00b7"
+_TRACKED = re.compile(f"(?<=[{_WIDE}{_SIGNS}]) (?=[{_WIDE}{_SIGNS}])|(?<=[{_WIDE}{_SIGNS}] [0-9]) (?=[0-9](?: |$))")
 _PLAIN = "[\u0000-\u02ff\u2000-\u200b\u2010-\u2fff\u3000-\u9fff\uac00-\ud7a3\uff00-\uffef]"
 # Joiners shape Arabic, Indic and emoji sequences; between other letters they only hide.
 _JOINERS = frozenset("\u200c\u200d")
@@ -60,6 +67,13 @@ def decode_again(text: str, misread: list[str]) -> str:
     return _MISREAD.sub(decode, text)
 
 
+def without_tracking(text: str) -> str:
+    """Chinese and Japanese text without the spaces that wide setting leaves between all its characters."""
+    num_apart = len(_APART.findall(text))
+    is_tracked = num_apart >= MIN_APART and num_apart >= SHARE_APART * len(_TOGETHER.findall(text))
+    return _TRACKED.sub("", text) if is_tracked else text
+
+
 def normalise_text(text: str, removed: Counter[str] | None = None) -> str:
     """One line's text in its normal form; characters that are taken out are counted in `removed`."""
     if text.isascii() and text.isprintable():
@@ -72,7 +86,7 @@ def normalise_text(text: str, removed: Counter[str] | None = None) -> str:
                 removed.update("".join(pattern.findall(text)))
             text = pattern.sub("", text)
     text = _DISGUISED.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
-    return unicodedata.normalize("NFC", text)
+    return without_tracking(unicodedata.normalize("NFC", text))
 
 
 @functools.cache
@@ -88,7 +102,11 @@ def normalise_pages(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Remo
     for page in pages:
         removed: Counter[str] = Counter()
         misread: list[str] = []
-        lines = tuple(_normalise_line(line, removed, misread) for line in page.lines)
+        fences = _fences(page)
+        lines = tuple(
+            _normalise_line(line, removed, misread) if number not in fences else _visible(line, removed)
+            for number, line in enumerate(page.lines)
+        )
         tables = tuple(_normalise_table(table, misread) for table in page.tables)
         done.append(dataclasses.replace(page, lines=lines, tables=tables))
         if removed:
@@ -96,6 +114,19 @@ def normalise_pages(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Remo
         if misread:
             removals.append(Removal(page.page_number, _shown(misread), MISREAD))
     return tuple(done), tuple(removals)
+
+
+def _fences(page: Page) -> frozenset[int]:
+    """The lines of a text file that stand between fences."""
+    if page.paragraphs or all(line.bbox is not None for line in page.lines):
+        return frozenset()
+    return frozenset(number for number, inside in enumerate(fenced(page.lines)) if inside)
+
+
+def _visible(line: Line, removed: Counter[str]) -> Line:
+    """Code as it is, but for characters that cannot be seen."""
+    removed.update("".join(_INVISIBLE.findall(line.text)))
+    return dataclasses.replace(line, text=_INVISIBLE.sub("", line.text))
 
 
 def _normalise_line(line: Line, removed: Counter[str], misread: list[str]) -> Line:

@@ -1,4 +1,5 @@
-"""Watermarks: large words that lie over the text, slanted ones that stand again and again, and images.
+"""Watermarks: large words that lie over the text or say what watermarks say, slanted ones that stand again and again,
+and images.
 
 A logo at the edge is no watermark, nor is a figure or a background: an image that is one covers the middle of a page,
 lies at the same place of most pages, and text shows through it or stands on it.
@@ -10,7 +11,9 @@ import math
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 
+from qwen_batch.clean.markers import is_cjk
 from qwen_batch.clean.removals import without_lines
+from qwen_batch.clean.sizes import body_size_of
 from qwen_batch.records import BBox, Line, Page, Picture, Removal
 
 REASON = "watermark"
@@ -23,6 +26,18 @@ MIN_REPEATED = 3
 MOST = 0.5  # of the pages
 STEP = 8.0  # points that the same place may differ
 MIN_ON = 3  # lines that stand on an image
+LONG = 0.4  # of the page's width: lines that go through the only page's watermark, where a figure's labels are short
+SINGLE = 3.0  # times the font size of the body: words that may say on one page alone what the page is
+CENTRE = (0.25, 0.75)  # of the page's height
+_WORDS = (  # as they are printed over drafts and copies, without their spaces
+    "draft finaldraft draftcopy copy certifiedcopy uncontrolledcopy duplicate void cancelled canceled sample specimen "
+    "confidential strictlyconfidential secret topsecret internaluseonly donotcopy notforrelease notfordistribution "
+    "obsolete superseded unofficial informationonly forreviewonly preliminary entwurf kopie muster ungültig "
+    "vertraulich strengvertraulich storniert vorabzug brouillon copie spécimen confidentiel annulé borrador copia "
+    "confidencial anulado 草稿 草案 样本 样稿 副本 复印件 机密 绝密 保密 内部资料 作废 仅供参考 征求意见稿 見本 写し "
+    "社外秘 사본 견본 대외비"
+)
+WORDS = frozenset(_WORDS.split())
 BACKGROUND = 0.9  # of the page
 PICTURE = "watermark_image"
 Place = tuple[str, int, int]  # what is there, and where, in steps
@@ -31,7 +46,7 @@ INNER = 0.2  # of a line's height, at its top and foot: boxes of neighbouring li
 
 def remove_watermarks(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Removal, ...]]:
     """Take out words that are printed over other words."""
-    body = _body_size(pages)
+    body = body_size_of(pages)
     repeated = _repeated(pages)
     slanted = Counter(line.text.strip() for page in pages for line in page.lines if is_slanted(line))
 
@@ -60,7 +75,8 @@ def _pictures(pages: Sequence[Page]) -> Iterator[Removal]:
     found = [(page, picture) for page in pages for picture in page.pictures if _may_be_watermark(picture, page)]
     groups: Counter[Place] = Counter(_picture_place(picture) for _, picture in found)
     for page, picture in found:
-        if groups[_picture_place(picture)] > max(1, len(pages) * MOST):
+        is_alone = len(pages) == 1 and picture.see_through and _is_crossed(picture, page)
+        if is_alone or groups[_picture_place(picture)] > max(1, len(pages) * MOST):
             yield Removal(page.page_number, "", PICTURE)
 
 
@@ -73,16 +89,13 @@ def _may_be_watermark(picture: Picture, page: Page) -> bool:
     return on >= MIN_ON and (picture.see_through or covered < BACKGROUND)
 
 
+def _is_crossed(picture: Picture, page: Page) -> bool:
+    boxes = [line.bbox for line in page.lines if line.bbox and _overlap(picture.bbox, line.bbox)]
+    return sum(box[2] - box[0] >= LONG * (page.width or math.inf) for box in boxes) >= MIN_ON
+
+
 def _picture_place(picture: Picture) -> Place:
     return picture.content, round(picture.bbox[0] / STEP), round(picture.bbox[1] / STEP)
-
-
-def _body_size(pages: Sequence[Page]) -> float:
-    sizes: Counter[float] = Counter()
-    for page in pages:
-        for line in page.lines:
-            sizes[round(line.font_size or 0.0, 1)] += len(line.text)
-    return sizes.most_common(1)[0][0] if sizes else 0.0
 
 
 def is_slanted(line: Line) -> bool:
@@ -94,14 +107,26 @@ def is_slanted(line: Line) -> bool:
 
 
 def _lies_over(line: Line, page: Page, body: float, repeated: Container[Place | None]) -> bool:
-    """Whether it is large, and over some lines of text; or larger, on most pages, and over a line that changes."""
+    """Whether it is large, and over some lines of text; or larger, on most pages, and over a line that changes. In the
+    middle of the page it may lie below the text: if it is on most pages, or says what watermarks say."""
     if line.bbox is None or not line.font_size or line.font_size < LARGER * body or _num_letters(line) < MIN_LETTERS:
         return False
     others = [other for other in page.lines if other is not line and other.bbox and other.text.strip()]
     below = [other for other in others if other.bbox and _overlap(line.bbox, other.bbox)]
     if line.font_size >= LARGE * body and len(below) >= MIN_OVER:
         return True
+    if line.font_size >= LARGE * body and _is_central(line, page):
+        says_so = line.font_size >= SINGLE * body and "".join(line.text.casefold().split()) in WORDS
+        if says_so or _place(line) in repeated:
+            return True
     return _place(line) in repeated and any(_place(other) not in repeated for other in below)
+
+
+def _is_central(line: Line, page: Page) -> bool:
+    if line.bbox is None or page.height is None:
+        return False
+    middle = (line.bbox[1] + line.bbox[3]) / 2 / page.height
+    return CENTRE[0] < middle < CENTRE[1]
 
 
 def _overlap(box: BBox, other: BBox) -> bool:
@@ -111,4 +136,5 @@ def _overlap(box: BBox, other: BBox) -> bool:
 
 
 def _num_letters(line: Line) -> int:
-    return sum(char.isalpha() for char in line.text)
+    """A Chinese word may have two; each counts for two."""
+    return sum(char.isalpha() + is_cjk(char) for char in line.text)

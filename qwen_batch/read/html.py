@@ -125,7 +125,9 @@ class _Walker:
             self._parts.append(child.tail or "")
 
     def _add_verbatim(self, element: Any, aside: str | None) -> None:
-        self.lines.extend(Line(line.rstrip(), aside=aside) for line in "".join(element.itertext()).split("\n"))
+        self.lines.extend(
+            Line(line.rstrip(), aside=aside, code=True) for line in "".join(element.itertext()).split("\n")
+        )
 
     def _add_table(self, element: Any, table: Table) -> None:
         for caption in element.iterchildren("caption"):

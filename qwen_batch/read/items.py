@@ -32,6 +32,7 @@ class Task:
     max_pages: int
     clean: CleanSteps
     ocr_seconds: float = 0.0  # for pages that are images; 0: they are not read
+    ocr_pictures: bool = False  # for pictures of text beside text, too
 
 
 @dataclass(frozen=True, slots=True)

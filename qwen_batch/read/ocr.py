@@ -5,35 +5,25 @@ Nothing is fetched. The models are loaded at the first page and kept for the lif
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.util
-import re
 import resource
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from qwen_batch.read.ocr_frame import find_frame
 from qwen_batch.read.order import cut_by_places
 from qwen_batch.read.pdf_file import PdfPage
-from qwen_batch.records import Line
+from qwen_batch.read.pdf_turn import turned_box
+from qwen_batch.records import BBox, Line
 
 DPI = 200
 MAX_SIDE = 2000  # pixels; larger pages are rendered coarser
 MARGIN = 0.12  # of a box's height: the models draw boxes around lines that overlap those above and below
 MIN_SCORE = 0.5  # a line that is recognised with less confidence is noise
-# Boxes, which stand for characters that a font does not name; characters of private meaning; controls.
-_MEANINGLESS = re.compile("[\ufffd\u25a1\u25a0\u53e3\ue000-\uf8ff\x00-\x1f]")
-MIN_CHARS = 20
-MAX_MEANINGLESS = 0.3
 MODULES = ("rapidocr", "onnxruntime")
-
-
-def is_garbled(text: str) -> bool:
-    """Whether a text layer is none: characters of no meaning, or the same box again and again, as wrong fonts give."""
-    shown = "".join(text.split())
-    if len(shown) < MIN_CHARS:
-        return False
-    return len(_MEANINGLESS.findall(shown)) > MAX_MEANINGLESS * len(shown)
 
 
 class Recognised(NamedTuple):
@@ -47,16 +37,25 @@ class Recognised(NamedTuple):
 class Recogniser:
     """Reads pages that are images, where the extra is installed, until its time is over."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, pictures: bool = False) -> None:
+        """`pictures`: also those beside the text of a page."""
         self._seconds_left = seconds
+        self._pictures = pictures
 
     def read(self, page: PdfPage) -> Recognised | None:
         """What the picture of a pdfium page says; None: it cannot be read now."""
+        return self._timed(functools.partial(recognise, page))
+
+    def read_area(self, page: PdfPage, area: BBox) -> Recognised | None:
+        """What a picture beside the text of a page says; None: it is not asked for, or cannot be read now."""
+        return self._timed(functools.partial(recognise_area, page, area)) if self._pictures else None
+
+    def _timed(self, recognise_it: Callable[[], Recognised]) -> Recognised | None:
         if self._seconds_left <= 0 or not _is_installed():
             return None
         _take_extra_memory()
         start = time.monotonic()
-        found = recognise(page)
+        found = recognise_it()
         self._seconds_left -= time.monotonic() - start
         return found
 
@@ -73,14 +72,36 @@ def _is_installed() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in MODULES)
 
 
-def recognise(page: PdfPage) -> Recognised:
-    """What the picture of a pdfium page says."""
+def recognise_area(page: PdfPage, area: BBox) -> Recognised:
+    """What an area of a pdfium page says, with places on the page."""
+    found = recognise(page, area)
+    size = area[2] - area[0], area[3] - area[1]
+    turned = size[::-1] if found.quarters % 2 else size
+    lines = [
+        dataclasses.replace(line, bbox=_moved(turned_box(line.bbox, turned, -found.quarters % 4), area))
+        for line in found.lines
+        if line.bbox
+    ]
+    return Recognised(tuple(lines), found.confidence)
+
+
+def _moved(box: BBox, area: BBox) -> BBox:
+    return box[0] + area[0], box[1] + area[1], box[2] + area[0], box[3] + area[1]
+
+
+def recognise(page: PdfPage, area: BBox | None = None) -> Recognised:
+    """What the picture of a pdfium page says; of an area, with places in it."""
     from qwen_batch.read.ocr_models import as_pixels, read_page  # loads what only pages that are images need
 
     scale = min(DPI / 72, MAX_SIDE / max(*page.size, 1.0))
     picture = page.render(scale)
-    seen = read_page(as_pixels(picture.data, picture.width, picture.height))
-    frame = find_frame([line.corners for line in seen.lines], seen.quarters, picture.width, picture.height)
+    pixels = as_pixels(picture.data, picture.width, picture.height)
+    if area:
+        first_x, first_y, last_x, last_y = (round(side * scale) for side in area)
+        pixels = pixels[first_y:last_y, first_x:last_x].copy()
+    height, width = pixels.shape[:2]
+    seen = read_page(pixels)
+    frame = find_frame([line.corners for line in seen.lines], seen.quarters, width, height)
     lines: list[Line] = []
     weights: list[tuple[float, int]] = []
     for line in seen.lines:

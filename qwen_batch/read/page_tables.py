@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from qwen_batch.read.pdf_chars import Char, PageChars
 from qwen_batch.read.pdf_columns import MIN_ROWS, find_columns
-from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids
+from qwen_batch.read.pdf_marks import Marks
 from qwen_batch.read.pdf_words import Row, Word, middle_of, numbers_of, rows_of, words_of
+from qwen_batch.read.ruled_tables import Grid, fill_grid, find_grids
 from qwen_batch.records import BBox, Table
 
 FINER = 1.5  # times the filled cells of ruled tables: an unruled one in their place is right

@@ -6,25 +6,29 @@ pdfium may abort on a hostile file, is not thread-safe and cannot be interrupted
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read import pdfium
+from qwen_batch.read.garbled import is_garbled
 from qwen_batch.read.kinds import kind_name, sniff
-from qwen_batch.read.ocr import Recogniser, is_garbled
+from qwen_batch.read.ocr import Recogniser
 from qwen_batch.read.order import in_reading_order
 from qwen_batch.read.page_tables import PageTables, read_tables
 from qwen_batch.read.pdf_chars import PageChars
+from qwen_batch.read.pdf_covers import iter_covers
 from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_lines import LineMaker, iter_lines
+from qwen_batch.read.pdf_marks import read_marks
+from qwen_batch.read.pdf_pictures import COVER_CHARS, LOOK_SCALE, pictures_alone, shows_lines, with_picture
 from qwen_batch.read.pdf_raised import with_raised
-from qwen_batch.read.pdf_tables import read_marks
 from qwen_batch.read.pdf_turn import read_upright, with_standing
 from qwen_batch.read.vertical import in_columns, is_written_down
-from qwen_batch.records import Line, Page, Table
+from qwen_batch.records import BBox, Line, Page, Table
 
 SCAN_SHARE = 0.3  # of the page; a textless page that an image covers this far is a scan
 STAMPED_SHARE = 0.8  # of the page; an image that covers this much, with nothing but stamps over it, is a scan
@@ -49,10 +53,12 @@ def read_pdf(
     max_pages: int = 20_000,
     tables: bool = True,
     ocr_seconds: float = 0.0,
+    ocr_pictures: bool = False,
 ) -> PdfContent:
     """Read a PDF. `passwords` are tried in turn where it is encrypted.
 
-    Pages that are images are read with the extra `ocr`, where it is installed, until `ocr_seconds` are over.
+    Pages that are images are read with the extra `ocr`, where it is installed, until `ocr_seconds` are over; with
+    `ocr_pictures` also large pictures of text beside the text of a page.
 
     Raises DocumentError: empty, wrong_type, damaged, encrypted, too_many_pages, needs_ocr.
     """
@@ -65,7 +71,7 @@ def read_pdf(
                 f"{num_pages} pages are more than input.max_pages allows ({max_pages}); raise it or split the file"
             )
             raise DocumentError("too_many_pages", message)
-        recogniser = Recogniser(ocr_seconds)
+        recogniser = Recogniser(ocr_seconds, ocr_pictures)
         read: list[_ReadPage] = []
         for number in range(1, num_pages + 1):
             read.append(_read_page(file, number, tables, recogniser, read[-1].unfinished if read else None))
@@ -79,6 +85,8 @@ class _ReadPage(NamedTuple):
     garbled: bool = False  # its text layer says nothing
     unfinished: Table | None = None  # may go on on the next page
     may_be_read: bool = False  # by OCR: no text, but an image, or so much drawn that it may be letters
+    pictures: tuple[BBox, ...] = ()  # beside its text, that may show more of it
+    partly: bool = False  # such a picture shows text that was not read
 
 
 def _check_kind(path: Path) -> None:
@@ -114,7 +122,8 @@ def _read_page(
     try:
         with file.page(page_number - 1) as page:  # one at a time: a long document would keep hundreds of megabytes
             read = _read_open_page(page, page_number, tables, before)
-            return _recognised(read, page, recogniser) if read.may_be_read else read
+            read = _recognised(read, page, recogniser) if read.may_be_read else read
+            return _with_pictures(read, page, recogniser) if read.pictures else read
     except PdfiumError:
         return _ReadPage(Page(page_number, ()), broken=True)
 
@@ -123,14 +132,15 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
     view = read_upright(page)
     placement, chars, (width, height) = view.placement, with_raised(view.chars), view.size
     has_text = bool(chars.text) and not chars.text.isspace()
-    marks = read_marks(page.handle, placement, tables and has_text, (width / 2, height / 2))
+    covers_of = functools.partial(iter_covers, page, (width / 2, height / 2), has_text)
+    marks = read_marks(page.handle, placement, tables and has_text, covers_of)
     found, unfinished = read_tables(marks, chars, before) if has_text and tables else PageTables()
     maker = LineMaker(view.textpage, placement, chars)
     made = (line for start, end in iter_lines(chars, _regions(chars, found)) for line in maker.make(start, end))
     lines = with_standing(view, in_reading_order(list(made)), found)
     if page.forms:
         lines = tuple(with_fields(lines, read_fields(page.forms, page.handle, placement)))
-    if is_garbled("".join(line.text for line in lines)):
+    if is_garbled("\n".join(line.text for line in lines), view.num_unnamed):
         return _ReadPage(
             Page(page_number, (), (), width, height, needs_ocr=True),
             max(1, marks.num_objects),
@@ -147,7 +157,8 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
     page_read = Page(
         page_number, lines, found, width, height, is_scan, written_down=written_down, pictures=marks.pictures
     )
-    return _ReadPage(page_read, marks.num_objects, unfinished=unfinished, may_be_read=may_be_read)
+    pictures = () if may_be_read or not lines else tuple(pictures_alone(marks.images, lines, view.size))
+    return _ReadPage(page_read, marks.num_objects, unfinished=unfinished, may_be_read=may_be_read, pictures=pictures)
 
 
 def _are_stamps(lines: Sequence[Line], height: float) -> bool:
@@ -166,6 +177,23 @@ def _recognised(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _Read
     if found.quarters % 2:
         seen = dataclasses.replace(seen, width=seen.height, height=seen.width)
     return read._replace(page=seen)
+
+
+def _with_pictures(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _ReadPage:
+    """The page with the text of its pictures at their place, where they show any and it can be read."""
+    look = page.render(LOOK_SCALE)
+    lines, scores, partly = read.page.lines, [], False
+    for box in read.pictures:
+        if not shows_lines(look, box):
+            continue
+        found = recogniser.read_area(page, box)
+        partly = partly or found is None
+        if found is not None and sum(len(line.text) for line in found.lines) >= COVER_CHARS:
+            lines = with_picture(lines, box, found.lines)
+            scores.append(found.confidence)
+    confidence = min(scores) if scores else None
+    seen = dataclasses.replace(read.page, lines=lines, needs_ocr=partly, ocr_confidence=confidence)
+    return read._replace(page=seen, partly=partly)
 
 
 def _regions(chars: PageChars, tables: Sequence[Table]) -> list[int] | None:
@@ -187,8 +215,9 @@ def _regions(chars: PageChars, tables: Sequence[Table]) -> list[int] | None:
 def _judge(read: Sequence[_ReadPage]) -> PdfContent:
     """Decide what a document without text is, and warn of pages that are missing from a document with text."""
     broken = [each.page.page_number for each in read if each.broken]
-    scans = [each.page.page_number for each in read if each.page.needs_ocr]
-    if not any(each.page.lines and not each.page.needs_ocr for each in read):
+    scans = [each.page.page_number for each in read if each.page.needs_ocr and not each.garbled and not each.partly]
+    garbled = [each.page.page_number for each in read if each.page.needs_ocr and each.garbled]
+    if not any(each.page.lines and (each.partly or not each.page.needs_ocr) for each in read):
         if broken and len(broken) == len(read):
             raise DocumentError("damaged", "none of its pages can be read: fetch the file again, or save it anew")
         if any(each.num_marks for each in read):
@@ -199,6 +228,10 @@ def _judge(read: Sequence[_ReadPage]) -> PdfContent:
     warnings = []
     if scans:
         warnings.append(f"pages without text, shown as images (need OCR): {_listed(scans)}")
+    if garbled:
+        warnings.append(f"pages whose text layer is garbled (need OCR): {_listed(garbled)}")
+    if partly := [each.page.page_number for each in read if each.partly]:
+        warnings.append(f"pages with pictures of text that was not read (input.ocr: all reads it): {_listed(partly)}")
     if seen := [each.page for each in read if each.page.ocr_confidence is not None]:
         mean = sum(page.ocr_confidence or 0.0 for page in seen) / len(seen)
         numbers = _listed([page.page_number for page in seen])

@@ -86,6 +86,7 @@ class PageChars:
     x1: list[float]
     bottom: list[float]
     numbers: Sequence[int]  # pdfium's own
+    num_unnamed: int = 0  # further ones, left out, for which their font has no name
 
     @classmethod
     def of(cls, chars: Sequence[Char]) -> PageChars:
@@ -122,11 +123,13 @@ def read_chars(textpage: int, placement: Placement) -> PageChars:
     text = _read_text(textpage)
     numbers: Sequence[int] = range(len(text))
     x0, top, x1, bottom = _shown(_read_boxes(textpage, len(text)), placement)
+    num_unnamed = 0
     if not NOT_CHARACTERS.isdisjoint(text):
         numbers = [number for number, char in enumerate(text) if char not in NOT_CHARACTERS]
+        num_unnamed = len(text) - len(numbers)
         text = "".join(text[number] for number in numbers)
         x0, top, x1, bottom = ([places[number] for number in numbers] for places in (x0, top, x1, bottom))
-    return PageChars(text, x0, top, x1, bottom, numbers)
+    return PageChars(text, x0, top, x1, bottom, numbers, num_unnamed)
 
 
 def _read_text(textpage: int) -> str:

@@ -35,8 +35,10 @@ class Picture(NamedTuple):
 class PdfPage:
     """One page of an open file, and the characters on it."""
 
-    def __init__(self, file: int | None, index: int, forms: int | None) -> None:
+    def __init__(self, file: int | None, index: int, forms: int | None, masked: dict[str, bool]) -> None:
         """Raises PdfiumError."""
+        self.file = file
+        self.masked = masked  # of the file's images, by what they hold, whether most of them lets the page through
         self.handle: int = pdfium.FPDF_LoadPage(file, index) or 0
         if not self.handle:
             raise PdfiumError(pdfium.FPDF_GetLastError())
@@ -94,6 +96,7 @@ class PdfFile:
         secret = None if password is None else password.encode("utf-8", "surrogateescape")
         self._handle: int | None = pdfium.FPDF_LoadDocument(os.fsencode(path), secret)
         self._forms: int | None = None
+        self._masked: dict[str, bool] = {}
         if len(self) < 1:
             code = pdfium.FPDF_GetLastError()
             self.close()
@@ -111,7 +114,7 @@ class PdfFile:
 
     def page(self, index: int) -> PdfPage:
         """The page at an index, from 0. Raises PdfiumError."""
-        return PdfPage(self._handle, index, self._forms)
+        return PdfPage(self._handle, index, self._forms, self._masked)
 
     def close(self) -> None:
         pdfium.FPDFDOC_ExitFormFillEnvironment(self._forms)

@@ -19,6 +19,10 @@ TOUCHING = 0.1  # points
 TALL = 2.5  # font sizes: no line of upright text is so high
 FONT_SAMPLES = 5  # of a line
 STRAIGHT = 8.0  # times as far along an axis as across it: seven degrees
+FIXED_PITCH = 1  # flag of a font (ISO 32000-1, table 123)
+MAX_SPACES = 80  # in a row
+# Fonts of one width that do not say so; TeX's never do.
+_TYPED_FONT = re.compile(rb"Courier|Mono|Consolas|Typewriter|Menlo|Inconsolata|(?:^|\+)(?:CM|SF|LM)(?:TT|Mono)", re.I)
 _LINE = re.compile(r"([^\r\n\x02]*\x02?)[\r\n]?")
 _BLANKS = re.compile(r"\s+")
 _WORD = re.compile(r"\S+")
@@ -62,6 +66,7 @@ class LineMaker:
         self._textpage = textpage
         self._placement = placement
         self._chars = chars
+        self._name, self._flags = ctypes.create_string_buffer(64), ctypes.c_int()
         self._matrix, self._x, self._y = pdfium.FS_MATRIX(), ctypes.c_double(), ctypes.c_double()
 
     def make(self, start: int, end: int) -> list[Line]:
@@ -109,13 +114,48 @@ class LineMaker:
             max(chars.bottom[start:end]),
         )
         size, upright, baseline = self._font_of(drawn)
-        text = self._spaced(start, end, size) if upright else chars.text[start:end]
+        code = upright and self._is_typed(drawn)
+        text = chars.text[start:end]
+        if code:
+            text, left, right = self._as_typed(start, end)
+            tight = (left, tight[1], right, tight[3])
+        elif upright:
+            text = self._spaced(start, end, size)
         text = text.replace(DIVIDED, "-").strip()
         even = (tight[0], baseline - ASCENT * size, tight[2], baseline + DESCENT * size)
         tall = tight[3] - tight[1] > TALL * size
         if not upright or not (even[1] <= tight[3] and tight[1] <= even[3]) or tall:
             return Line(text, _rounded(tight), round(size, 2)), tall
-        return Line(text, _rounded(even), round(size, 2)), False
+        return Line(text, _rounded(even), round(size, 2), code=code), False
+
+    def _is_typed(self, drawn: Sequence[int]) -> bool:
+        """Whether the letters of a line are all of one width, as far as their fonts say."""
+        step = max(1, len(drawn) // FONT_SAMPLES)
+        return all(self._has_one_width(self._chars.numbers[number]) for number in drawn[step // 2 :: step])
+
+    def _has_one_width(self, number: int) -> bool:
+        name, flags = self._name, self._flags
+        pdfium.FPDFText_GetFontInfo(self._textpage, number, name, len(name), flags)
+        return bool(flags.value & FIXED_PITCH) or _TYPED_FONT.search(name.value) is not None
+
+    def _as_typed(self, start: int, end: int) -> tuple[str, float, float]:
+        """The text with as many spaces between words as letters would fit there, and where its first and last letter
+        begin and end, as wide as all are."""
+        text, words = self._chars.text, [match.span() for match in _WORD.finditer(self._chars.text, start, end)]
+        middles = [(self._middle(first), self._middle(after - 1)) for first, after in words]
+        steps = sum(after - first - 1 for first, after in words)
+        left, right = self._chars.x0[words[0][0]], self._chars.x1[words[-1][1] - 1]
+        pitch = sum(last - first for first, last in middles) / steps if steps else right - left
+        if pitch <= 0:
+            return text[start:end], left, right
+        parts = [text[slice(*words[0])]]
+        for (_, last), (first, _), word in zip(middles, middles[1:], words[1:], strict=False):
+            spaces = round((first - last) / pitch) - 1
+            parts += (" " * min(max(spaces, 1), MAX_SPACES), text[slice(*word)])
+        return "".join(parts), middles[0][0] - pitch / 2, middles[-1][1] + pitch / 2
+
+    def _middle(self, number: int) -> float:
+        return (self._chars.x0[number] + self._chars.x1[number]) / 2
 
     def _spaced(self, start: int, end: int, size: float) -> str:
         """The text; a space much wider than others stands between columns and is written as three."""

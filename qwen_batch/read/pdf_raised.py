@@ -20,7 +20,11 @@ FAR_RISE, FAR_SMALLER = 0.5, 0.75  # the same, and the next, of a number between
 LEVEL = 0.15  # of the letters' height: what differs less stands on the line
 MIN_LEVEL = 0.6  # share of a line's letters on the line; a slanted or upright line has none
 SMALLER = 0.9  # of the tallest letter of the line: a raised digit is smaller
+SMALLEST = 0.25  # the same: digits that a font lacks have boxes without height
 LONE_SMALLER = 0.8  # of the letters of the page: a mark that was drawn by itself
+# Beside Chinese letters, which are taller than digits and reach below them, every digit is small and raised a little.
+WIDE_SHARE, WIDE_RISE, WIDE_SMALLER = 0.25, 0.7, 0.62
+_FIRST_WIDE = "\u0590"  # Hebrew, Arabic and Indian letters reach below the line as well
 MAX_DIGITS = 3
 BEFORE = 1.2  # the same, between a mark and its note
 LATE = 4.0  # times the letters' height that a mark stands left of what was drawn before it; an index less far
@@ -46,6 +50,8 @@ class _Span(NamedTuple):
     height: float  # of its tallest letter
     x0: float
     x1: float
+    rise: float = RISE  # of its own height that a raised digit must stand above `base`
+    smaller: float = SMALLER  # the height that it must be below, of `height`
 
 
 def with_raised(chars: PageChars) -> PageChars:
@@ -104,7 +110,9 @@ def _measure(chars: PageChars, start: int, end: int) -> _Span:
         base = math.inf
     firm = [number for number in drawn if chars.bottom[number] > base - LEVEL * height] or drawn
     x0, x1 = min(chars.x0[number] for number in firm), max(chars.x1[number] for number in firm)
-    return _Span(start, end, base, height, x0, x1)
+    num_wide = sum(chars.text[number] > _FIRST_WIDE for number in letters)
+    limits = (WIDE_RISE, WIDE_SMALLER) if num_wide > WIDE_SHARE * len(letters) else (RISE, SMALLER)
+    return _Span(start, end, base, height, x0, x1, *limits)
 
 
 def _stands_on(chars: PageChars, number: int, span: _Span) -> bool:
@@ -113,7 +121,7 @@ def _stands_on(chars: PageChars, number: int, span: _Span) -> bool:
 
 def _is_raised(chars: PageChars, number: int, span: _Span) -> bool:
     height = chars.bottom[number] - chars.top[number]
-    return height < SMALLER * span.height and chars.bottom[number] < span.base - RISE * height
+    return SMALLEST < height / span.height < span.smaller and chars.bottom[number] < span.base - span.rise * height
 
 
 def _raised(chars: PageChars, first: int, after: int, span: _Span) -> list[int]:

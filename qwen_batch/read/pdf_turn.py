@@ -34,6 +34,7 @@ class PageView(NamedTuple):
     size: tuple[float, float]  # width and height of the page in that frame
     above: tuple[Line, ...] = ()  # what stood upright before the page was turned, in the upper half
     below: tuple[Line, ...] = ()
+    num_unnamed: int = 0  # characters for which their font has no name
 
 
 def read_upright(page: PdfPage) -> PageView:
@@ -69,7 +70,8 @@ def with_standing(view: PageView, lines: Sequence[Line], tables: Sequence[Table]
 def _read_view(page: PdfPage) -> PageView:
     size, textpage = page.size, page.load_text()
     placement = placement_of(page.handle, *size)
-    return PageView(textpage, placement, read_chars(textpage, placement), size)
+    chars = read_chars(textpage, placement)
+    return PageView(textpage, placement, chars, size, num_unnamed=chars.num_unnamed)
 
 
 def _in_order(view: PageView) -> PageView:

@@ -85,6 +85,9 @@ FPDF_PageToDevice = _declared(
 )  # page, x, y, width, height, rotation; a point; the same in pixels
 FPDFBitmap_CreateEx = _declared("FPDFBitmap_CreateEx", _handle, _int, _int, _int, c_void_p, _int)
 FPDFBitmap_FillRect = _declared("FPDFBitmap_FillRect", _int, _handle, *[_int] * 4, c_ulong)
+FPDFBitmap_GetBuffer = _declared("FPDFBitmap_GetBuffer", c_void_p, _handle)
+FPDFBitmap_GetHeight = _declared("FPDFBitmap_GetHeight", _int, _handle)
+FPDFBitmap_GetStride = _declared("FPDFBitmap_GetStride", _int, _handle)
 FPDFBitmap_Destroy = _declared("FPDFBitmap_Destroy", None, _handle)
 FPDF_RenderPageBitmap = _declared("FPDF_RenderPageBitmap", None, _handle, _handle, *[_int] * 6)
 
@@ -96,6 +99,9 @@ FPDFText_GetUnicode = _declared("FPDFText_GetUnicode", c_uint, _handle, _int)
 FPDFText_GetCharBox = _declared("FPDFText_GetCharBox", _int, _handle, _int, *[c_void_p] * 4)
 FPDFText_GetCharOrigin = _declared("FPDFText_GetCharOrigin", _int, _handle, _int, _double_at, _double_at)
 FPDFText_GetFontSize = _declared("FPDFText_GetFontSize", c_double, _handle, _int)
+FPDFText_GetFontInfo = _declared(
+    "FPDFText_GetFontInfo", c_ulong, _handle, _int, c_char_p, c_ulong, _int_at
+)  # number of a character; its font's name, flags
 FPDFText_GetMatrix = _declared("FPDFText_GetMatrix", _int, _handle, _int, POINTER(FS_MATRIX))
 
 FPDFPage_CountObjects = _declared("FPDFPage_CountObjects", _int, _handle)
@@ -108,6 +114,9 @@ FPDFPageObj_GetBounds = _declared("FPDFPageObj_GetBounds", _int, _handle, *[_flo
 FPDFPageObj_GetFillColor = _declared("FPDFPageObj_GetFillColor", _int, _handle, *[_uint_at] * 4)
 FPDFPageObj_HasTransparency = _declared("FPDFPageObj_HasTransparency", _int, _handle)
 FPDFImageObj_GetImagePixelSize = _declared("FPDFImageObj_GetImagePixelSize", _int, _handle, _uint_at, _uint_at)
+FPDFImageObj_GetImageFilterCount = _declared("FPDFImageObj_GetImageFilterCount", _int, _handle)
+FPDFImageObj_GetImageFilter = _declared("FPDFImageObj_GetImageFilter", c_ulong, _handle, _int, c_void_p, c_ulong)
+FPDFImageObj_GetRenderedBitmap = _declared("FPDFImageObj_GetRenderedBitmap", _handle, _handle, _handle, _handle)
 FPDFImageObj_GetImageDataRaw = _declared("FPDFImageObj_GetImageDataRaw", c_ulong, _handle, c_void_p, c_ulong)
 FPDFPath_GetDrawMode = _declared("FPDFPath_GetDrawMode", _int, _handle, _int_at, _int_at)
 FPDFPath_CountSegments = _declared("FPDFPath_CountSegments", _int, _handle)

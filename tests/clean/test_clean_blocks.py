@@ -140,3 +140,37 @@ def test_a_divided_word_at_the_margin_goes_on_wherever_the_line_began() -> None:
 def test_gaps_after_sentences_make_no_columns() -> None:
     texts = ["so the court found no likelihood of success here", "in the judgment.   I agree that the denial", "is no"]
     assert lines_of(*body(texts, x1=FULL)) == [" ".join(" ".join(texts).split())]
+
+
+def test_double_spaced_prose_beside_closer_lines_is_joined() -> None:
+    """A page of a pleading: a quotation stands closer than the text around it."""
+    quoted = ["so that none of the goods that the buyer sends", "back to the seller is lost on the way by"] * 3
+    close = body([*quoted, "sea."], 400.0, 120.0, 480.0)
+    texts = [
+        "For ease in exposition we refer to this quartet of",
+        "executive orders as the orders and to",
+        "the order of",
+    ]
+    texts += ["April as the plan that is", "here."]
+    spaced = (
+        *(line(text, TOP + 2 * LEADING * n, x1=FULL) for n, text in enumerate(texts[:-1])),
+        line("here.", TOP + 96),
+    )
+    assert lines_of(*spaced, *close) == [" ".join(texts), " ".join((*quoted, "sea."))]
+
+
+def test_a_first_line_that_begins_far_in_is_the_first_of_its_paragraph() -> None:
+    texts = ["In this venue the Chapel renews its claims", "and asserts that the court abused its", "discretion."]
+    lines = (line(texts[0], TOP, LEFT + 60, x1=FULL), *body([*texts[1:]] * 3, TOP + LEADING, x1=FULL))
+    assert lines_of(*lines)[0].startswith(" ".join(texts[:2]))
+    title = line("A title that stands far in", TOP, LEFT + 60)
+    assert lines_of(title, *lines[1:])[0] == "A title that stands far in"
+
+
+def test_a_dash_within_a_sentence_begins_no_item() -> None:
+    texts = ["an issue of fact. Of course, this general rule", "— like most general rules — admits of", "exceptions."]
+    assert lines_of(*body(texts, x1=FULL)) == [" ".join(texts)]
+    assert lines_of(*body(["We need two things:", "— the goods of it", "— the price"], x1=FULL))[1:] == [
+        "— the goods of it",
+        "— the price",
+    ]

@@ -80,6 +80,22 @@ def test_heads_of_three_pages(heads: list[str], removed: list[int]) -> None:
     assert [removal.page_number for removal in removals] == removed
 
 
+def test_a_roman_number_beside_a_year_that_stays_the_same() -> None:
+    romans = ("i", "ii", "iii", "iv", "v", "vi")
+    assert len(remove_headers([with_head(n, f"{romans[n - 1]}   Report 2023") for n in range(1, 7)])[1]) == 6
+
+
+def stamped(size: float) -> list[Page]:
+    """Pages with a date and a time, which is another one on each."""
+    heads = [f"Rev. 2 of 3/12/2024, printed 3/12/2024 10:{15 + n * n}:{n * 17 % 60:02}" for n in range(1, 6)]
+    return [page(n, line(head, 30.0, size=size), *body(story(n))) for n, head in enumerate(heads, 1)]
+
+
+def test_small_heads_whose_numbers_are_mostly_the_same() -> None:
+    assert len(remove_headers(stamped(size=8.0))[1]) == 5
+    assert remove_headers(stamped(size=10.0))[1] == ()
+
+
 def test_numbered_headings_on_following_pages_stay() -> None:
     heads = ["1. Purpose", "2. Term", "3. Duties"]
     assert remove_headers([with_head(n, head) for n, head in enumerate(heads, 1)])[1] == ()
@@ -190,6 +206,15 @@ def test_a_title_of_every_page_stays() -> None:
     assert remove_headers(made)[1] == ()
 
 
+def test_a_larger_title_may_stand_nearer_to_the_edge() -> None:
+    lines = [
+        [line("Application", 54.0, size=size), *body([f"{word}."] * 4, 90)] for size in (13, 10) for word in WORDS[:4]
+    ]
+    small, large = lines[4:], lines[:4]
+    assert remove_headers([page(n, *each) for n, each in enumerate(large, 1)])[1] == ()
+    assert len(remove_headers([page(n, *each) for n, each in enumerate(small, 1)])[1]) == 4
+
+
 def test_a_title_of_every_page_goes_where_the_text_runs_on_over_it_but_for_its_first_place() -> None:
     full = "which the parties have agreed upon, and the seller has the goods brought to the"
     made = [page(n, line("Sale of Goods", 72), *body([WORDS[n], *story(n), full], 102)) for n in (1, 2, 3)]
@@ -245,6 +270,14 @@ def test_roman_and_then_arabic_numbers_go() -> None:
     numbers = ["i", "ii", "iii", "1", "2", "3", "4"]
     made = [page(n, *body(story(n)), line(number, FOOT)) for n, number in enumerate(numbers, 1)]
     assert len(remove_page_numbers(made)[1]) == 7
+
+
+def test_numbers_that_begin_anew_in_each_chapter_go() -> None:
+    labels = ["1-1", "1-2", "1-3", "2-1", "2-2", "A-1"]
+    made = [page(n, *body(story(n)), line(label, FOOT)) for n, label in enumerate(labels, 1)]
+    assert [removal.text for removal in remove_page_numbers(made)[1]] == labels
+    ranges = [page(n, *body(story(n)), line(f"{n * n}-{n * 7}", FOOT)) for n in range(1, 7)]
+    assert remove_page_numbers(ranges)[1] == ()
 
 
 def test_numbers_that_do_not_count_stay() -> None:

@@ -113,3 +113,18 @@ def test_a_page_reports_what_was_misread() -> None:
     assert done.lines[0].text == "schön und groß, sehr schön"
     assert done.tables[0].rows == (("Käufer",),)
     assert (removal.page_number, removal.text, removal.reason) == (2, "Ã¤ x1, Ã¶ x2, ÃŸ x1", "encoding")
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("关 于 红 军 作 战 的 原 则 … … … 1 1", "关于红军作战的原则……… 11"),
+        ("（ 一 九 三 七 年 八 月 ）", "（一九三七年八月）"),
+        ("阻 挡 了 对 HKP 端 口 的 访 问， 请", "阻挡了对 HKP 端口的访问，请"),
+        ("甲方 乙方 丙方", "甲方 乙方 丙方"),
+        ("是 否", "是 否"),
+        ("数据保存在 PostgreSQL 数据库 中", "数据保存在 PostgreSQL 数据库 中"),
+    ],
+)
+def test_spaces_between_all_characters_of_a_line_are_none(text: str, meant: str) -> None:
+    assert normalise_text(text) == meant

@@ -43,6 +43,22 @@ def test_titles_and_initials_stay() -> None:
         assert clean((kept, *TEXT)).removed == ()
 
 
+BELOW = Line("ACME PILOT", (150.0, 480.0, 450.0, 540.0), 60.0)  # in the middle of the page, but over nothing
+
+
+def test_large_words_in_the_middle_of_most_pages_go_though_the_text_ends_above() -> None:
+    texts = [body([f"The court finds that {word} of page {n} is valid." for word in "abcd"], 72) for n in (1, 2, 3)]
+    result = clean(*((*text, BELOW) for text in texts))
+    assert [(removal.text, removal.reason) for removal in result.removed] == [(BELOW.text, "watermark")] * 3
+    assert clean((*texts[0], BELOW), *texts[1:]).removed == ()
+
+
+@pytest.mark.parametrize(("text", "goes"), [("DRAFT", True), ("Do not copy", True), ("草稿", True), ("Annex", False)])
+def test_large_words_in_the_middle_of_the_only_page_go_if_watermarks_say_them(text: str, goes: bool) -> None:
+    mark = dataclasses.replace(BELOW, text=text)
+    assert bool(clean((*body(["The court finds that it is valid."] * 4, 72), mark)).removed) == goes
+
+
 def test_smaller_words_go_where_most_pages_have_them_over_text_that_changes() -> None:
     mark = Line("CONFIDENTIAL", (150.0, 313.0, 400.0, 331.0), 18.0)
     texts = [
@@ -94,6 +110,19 @@ def test_other_images_are_not(pictures: list[Picture]) -> None:
     ]
     shown = [dataclasses.replace(each, pictures=(picture,)) for each, picture in zip(pages, pictures, strict=True)]
     assert clean_document(document(*shown), ONLY).warnings == ()
+
+
+def test_on_one_page_alone_an_image_must_be_clear_and_crossed_by_lines_of_text() -> None:
+    clear = dataclasses.replace(SEAL, see_through=True)
+    text = body(
+        [f"The court finds that the clause {word} of the lease is valid, and so it is." for word in "abcd"], 300
+    )
+    labels = body(["1990", "2000", "2010", "2020"], 300, x0=200.0)
+    reported = [
+        bool(clean_document(document(dataclasses.replace(page(1, *lines), pictures=(picture,))), ONLY).removed)
+        for lines, picture in ((text, clear), (text, SEAL), (labels, clear))
+    ]
+    assert reported == [True, False, False]
 
 
 def test_switched_off() -> None:

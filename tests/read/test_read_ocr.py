@@ -93,22 +93,6 @@ def test_when_the_time_is_over_the_rest_needs_ocr(tmp_path: Path, nda: Path, mon
     assert [page.needs_ocr for page in content.pages] == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("text", "garbled"),
-    [
-        ("口口口口 口口口口口 口口口口 口口口口口口 口口口口", True),
-        ("\ue001\ue002\ue003 \ue004\ue005 abc " * 4, True),
-        ("\ufffd" * 30, True),
-        ("人口普查的出口与入口，第一条 甲方应在交货前付款。", False),
-        ("□ yes  □ no   Please mark one box for each of the questions.", False),
-        ("口口", False),
-        ("", False),
-    ],
-)
-def test_garbled_text_layers(text: str, garbled: bool) -> None:
-    assert ocr.is_garbled(text) is garbled
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "wanted"), [("mutual_nda", 0.95), ("zh_procurement", 0.97)])
 def test_real_recognition(tmp_path: Path, name: str, wanted: float) -> None:

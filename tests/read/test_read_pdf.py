@@ -281,3 +281,22 @@ def test_pages_are_let_go_one_by_one(write_pdf: WritePdf) -> None:
 
     few, many = 40, 240
     assert (peak_kib(many) - peak_kib(few)) / (many - few) < 45
+
+
+def test_letters_of_one_width_keep_their_distances(tmp_path: Path) -> None:
+    """Drawn word by word, as some programs do, and with spaces."""
+    canvas = Canvas(str(tmp_path / "code.pdf"))
+    canvas.setFont("Courier", 10)
+    canvas.drawString(72, 700, "if  x > 1:   # two")
+    canvas.drawString(96, 688, "return")
+    canvas.drawString(96 + 6 * 9, 688, "x")
+    canvas.setFont("Helvetica", 10)
+    canvas.drawString(72, 600, "The end of it.")
+    canvas.save()
+    first, second, prose = read_pdf(tmp_path / "code.pdf").pages[0].lines
+    assert [(line.text, line.code) for line in (first, second)] == [("if  x > 1:   # two", True), ("return   x", True)]
+    assert not prose.code
+    assert first.bbox is not None
+    assert second.bbox is not None
+    assert first.bbox[0] == pytest.approx(72, abs=1.0)
+    assert second.bbox[0] - first.bbox[0] == pytest.approx(24, abs=1.5)

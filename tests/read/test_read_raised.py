@@ -9,6 +9,8 @@ from reportlab.lib.pagesizes import A4
 from reportlab.pdfgen.canvas import Canvas
 
 from qwen_batch.read.pdf import read_pdf
+from qwen_batch.read.pdf_chars import Char, PageChars
+from qwen_batch.read.pdf_raised import with_raised
 
 TOP = A4[1] - 84
 Piece = tuple[str, float, float]  # text, font size, rise; in points
@@ -78,3 +80,26 @@ def test_a_mark_that_was_drawn_after_its_note_stands_before_it(tmp_path: Path) -
 
 def test_a_small_page_number_stays_by_itself(tmp_path: Path) -> None:
     assert written(tmp_path, [("Text", 12, 0)], [], [], [("7", 8, 0)]) == ["Text", "7"]
+
+
+def boxes(text: str, marks: str = "") -> PageChars:
+    """Chinese letters 12 points large; digits as Latin letters are, those of `marks` small and raised."""
+    chars: list[Char] = []
+    for number, char in enumerate(text + marks):
+        top, bottom = (91.5, 100.0) if char.isdecimal() else (90.0, 101.5)
+        if number >= len(text):
+            top, bottom = 90.0, 95.0
+        chars.append(Char(char, 72.0 + 12 * number, top, 83.0 + 12 * number, bottom, number))
+    return PageChars.of(chars)
+
+
+def test_digits_beside_chinese_letters_are_small_and_stand_higher_but_are_not_raised() -> None:
+    assert with_raised(boxes("第12条共15页")).text == "第12条共15页"
+    assert with_raised(boxes("第12条共15页的价款", "3")).text == "第12条共15页的价款³"
+
+
+def test_digits_that_a_font_lacks_have_no_height() -> None:
+    chars = [
+        char._replace(top=99.9, bottom=100.0) if char.text.isdecimal() else char for char in boxes("第3页").chars()
+    ]
+    assert with_raised(PageChars.of(chars)).text == "第3页"
