@@ -110,6 +110,8 @@ class Feed:
         self._present: set[int] | None = set() if job.input.missing == "drop" else None
         self.troubles: set[str] = set()  # ids of rows that stand for inputs in trouble
         self.unsearched: str | None = None  # an input that could not be searched through
+        self.num_reading = 0  # documents that are being read; written by the read thread alone
+        self.num_planning = 0  # that are being planned; written by the plan thread alone
         self._asking: Asking | None = None
         self._cleaned: queue.Queue[CleanDocument | Failure | Exhausted] = queue.Queue(MAX_PLANNED_TOGETHER)
         self._events: queue.Queue[Event] = queue.Queue(MAX_WAITING_DOCUMENTS)
@@ -149,6 +151,7 @@ class Feed:
         try:
             ingest = Ingest(self._job.input.settings, self._job.clean.steps)
             for result in ingest.iter_clean(self._iter_unfinished()):
+                self.num_reading -= 1
                 self._put(self._cleaned, result)
                 if self._stopping.is_set():
                     return
@@ -159,7 +162,9 @@ class Feed:
     def _plan(self) -> None:
         try:
             while not self._stopping.is_set():
-                for event in self._planned(self._take_cleaned()):
+                cleaned = self._take_cleaned()
+                self.num_planning = len(cleaned)
+                for event in self._planned(cleaned):
                     self._put(self._events, event)
                     if isinstance(event, Exhausted):
                         return
@@ -194,6 +199,7 @@ class Feed:
             key = self._key_of(item)
             status = self._finished.is_current(item.doc_id, key)
             if status is None or (status == "failed" and self._retry_failed):
+                self.num_reading += 1
                 yield item
             elif key is None:
                 logger.warning("%s: is gone since the inputs were listed; its row stays", item.doc_id)

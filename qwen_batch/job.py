@@ -530,12 +530,19 @@ def _expand_short_forms(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _explain(error: ValidationError, lines: _Lines, overrides: Sequence[str]) -> Iterator[str]:
-    problems = [([part for part in p["loc"] if not _is_union_tag(part)], p) for p in error.errors()]
+    problems = [(_keys(p["loc"], p["type"]), p) for p in error.errors()]
     for path, problem in sorted(problems, key=lambda pair: lines.line(pair[0])):
         dotted = ".".join(map(str, path))
         override = next((o for o in overrides if o.partition("=")[0].strip() == dotted), None)
         where = f"-o {override}" if override else lines.where(path)
         yield f"{where}: {dotted}: {_advice(problem['type'], problem['msg'], path)}"
+
+
+def _keys(loc: Sequence[str | int], kind: str) -> list[str | int]:
+    """Where a problem is, without what pydantic puts between for members of a union. An unknown key is always kept,
+    whatever it looks like."""
+    unknown = len(loc) - 1 if kind == "extra_forbidden" else None
+    return [part for place, part in enumerate(loc) if place == unknown or not _is_union_tag(part)]
 
 
 def _is_union_tag(part: str | int) -> bool:

@@ -427,6 +427,8 @@ class _Run:
             requests_waiting=(self._calls.num_open if self._calls else 0) - (stats.num_running if stats else 0),
             tokens_per_second=(stats.num_computed_tokens + stats.num_cached_tokens) / seconds if stats else 0.0,
             kv_use=stats.num_used_blocks / stats.num_blocks if stats else None,
+            documents_reading=self._feed.num_reading,
+            documents_planning=self._feed.num_planning,
         )
 
     def counts(self) -> dict[str, int]:

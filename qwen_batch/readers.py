@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from qwen_batch.clean import clean_document
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.items import CHANGED, Content, FileItem, Task, hash_file
 from qwen_batch.read.kinds import kind_of
 from qwen_batch.records import CleanDocument, CleanPage, Document, Page, Removal
+
+HEAD_LINES = 2  # of a table in Markdown
+
+
+class Section(Protocol):
+    """A part of a long file."""
+
+    @property
+    def pages(self) -> tuple[Page, ...]: ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
 
 
 def read_and_clean(task: Task) -> CleanDocument:
@@ -35,11 +49,12 @@ def read_and_clean(task: Task) -> CleanDocument:
 
 
 def _read_and_clean(item: FileItem, task: Task, digest: str) -> CleanDocument:
-    if kind_of(item.path) == "text":
+    kind = kind_of(item.path)
+    if kind in ("text", "csv"):
         from qwen_batch.read.text import is_long
 
         if is_long(item.path):
-            return _read_long_text(item, task, digest)
+            return _read_long_table(item, task, digest) if kind == "csv" else _read_long_text(item, task, digest)
     content = _read_pages(item.path, task)
     document = _document(item, digest, content.pages, content.warnings)
     return clean_document(replace(document, flags=content.flags), task.clean)
@@ -49,16 +64,30 @@ def _read_long_text(item: FileItem, task: Task, digest: str) -> CleanDocument:
     """Section by section, so that memory does not grow with the lines of the file."""
     from qwen_batch.read.text import iter_sections
 
+    return _read_sections(item, task, digest, iter_sections(item.path), "\n\n")
+
+
+def _read_long_table(item: FileItem, task: Task, digest: str) -> CleanDocument:
+    """As text alone: cells would take ten times as much memory. What names the columns is said once."""
+    from qwen_batch.read.tables_in_text import iter_table_sections
+
+    return _read_sections(item, task, digest, iter_table_sections(item.path), "\n", HEAD_LINES)
+
+
+def _read_sections(
+    item: FileItem, task: Task, digest: str, sections: Iterable[Section], between: str, num_repeated: int = 0
+) -> CleanDocument:
+    """The first lines of a section are left out where the first section has them already."""
     texts: list[str] = []
     removed: list[Removal] = []
     warnings: dict[str, None] = {}
-    for section in iter_sections(item.path):
+    for section in sections:
         done = clean_document(_document(item, digest, section.pages, section.warnings), task.clean)
-        texts += [done.text] if done.text else []
+        texts += [done.text.split("\n", num_repeated)[-1] if texts else done.text] if done.text else []
         removed += done.removed
         warnings.update(dict.fromkeys(done.warnings))
     whole = clean_document(_document(item, digest, (), tuple(warnings)), task.clean)
-    text = "\n\n".join(texts)
+    text = between.join(texts)
     return replace(whole, text=text, pages=(CleanPage(1, text),), page_starts=(0,), removed=tuple(removed))
 
 

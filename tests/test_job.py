@@ -209,6 +209,8 @@ def test_infinite_temperature_is_refused_by_line(tmp_path: Path) -> None:
             "-o sampling.max_tokens=0: sampling.max_tokens: Input should be greater than or equal to 1",
         ),
         ("sampling.temp=0", "-o sampling.temp=0: sampling.temp: unknown key; did you mean `temperature`?"),
+        ("model[0]=x", "-o model[0]=x: model[0]: unknown key; did you mean `model`?"),
+        ("int=x", "-o int=x: int: unknown key; did you mean `input`?"),
     ],
 )
 def test_bad_overrides_are_named(tmp_path: Path, override: str, expected: str) -> None:

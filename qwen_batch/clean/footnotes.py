@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from qwen_batch.clean.markers import RAISED, ends_sentence
+from qwen_batch.clean.markers import RAISED, ends_sentence, starts_lower
 from qwen_batch.clean.rows import Entry, Placed, Row
 from qwen_batch.clean.sizes import middle_size
 
@@ -35,9 +35,21 @@ def _mark_page(page: Sequence[Entry], body: float) -> list[Entry]:
         if not _is_small(run[0], body) or not _are_notes(rows, done or early) or not _is_foot(rows, page):
             done += run
             continue
-        marked = (row._replace(note="starts" if starts else "goes on") for row, starts in _marked(rows))
-        (done if done else early).extend(marked)
+        marked = [row._replace(note="starts" if starts else "goes on") for row, starts in _marked(rows)]
+        if done:
+            _add_notes(done, marked)
+        else:
+            early += marked
     return done + early
+
+
+def _add_notes(done: list[Entry], notes: Sequence[Row]) -> None:
+    """Add notes of a column; what takes up a note of the column before goes after that, not after this one's text."""
+    ends = [place for place, entry in enumerate(done, 1) if isinstance(entry, Row) and entry.note]
+    num_taken = next((place for place, row in enumerate(notes) if row.note == "starts"), len(notes)) if ends else 0
+    if num_taken:
+        done[ends[-1] : ends[-1]] = notes[:num_taken]
+    done += notes[num_taken:]
 
 
 def _runs(page: Sequence[Entry], body: float) -> Iterator[list[Entry]]:
@@ -58,9 +70,11 @@ def _is_above(entry: Entry, before: Entry) -> bool:
 
 def _are_notes(rows: Sequence[Row], before: Sequence[Entry]) -> bool:
     """Whether a run begins with a mark, or takes up a note of the column before."""
-    last = before[-1] if before else None
     first = next((row for row in rows if not _RULE.fullmatch(row.text)), rows[0])
-    return _is_mark(first.text) or (isinstance(last, Row) and bool(last.note) and not ends_sentence(last.text))
+    if _is_mark(first.text):
+        return True
+    last = next((entry for entry in reversed(before) if isinstance(entry, Row) and entry.note), None)
+    return last is not None and not ends_sentence(last.text) and (last is before[-1] or starts_lower(first.text))
 
 
 def _marked(rows: Sequence[Row]) -> Iterator[tuple[Row, bool]]:

@@ -10,15 +10,18 @@ from __future__ import annotations
 import json
 import os
 import re
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import cast
 
+import numpy as np
+import numpy.typing as npt
 from jinja2 import TemplateError
 from tokenizers import AddedToken, Encoding, Tokenizer
-from tokenizers.decoders import DecodeStream
+from tokenizers.decoders import ByteLevel, DecodeStream
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from qwen_batch.errors import DocumentError, ModelError
@@ -75,6 +78,21 @@ class ChatTokenizer:
         """
         encoding = _encode(self._tokenizer_for(text), text)
         return encoding.ids, encoding.offsets
+
+    def token_starts(self, text: str) -> Sequence[int]:
+        """Where each token starts in `text`, in characters, ascending.
+
+        Of tokenizers that work on bytes it follows from the lengths of the tokens, in half the time. Where their
+        normaliser changes the text's length, and of other tokenizers, it is asked for.
+        """
+        if self._token_bytes is not None:
+            lengths = self._token_bytes[self.encode(text)]
+            content = np.frombuffer(text.encode("utf-8", "replace"), np.uint8)
+            if int(lengths.sum()) == len(content):
+                first = np.cumsum(lengths) - lengths  # bytes
+                numbers = np.cumsum((content & 0xC0) != 0x80) - 1  # of the characters, byte by byte
+                return array("q", numbers[first].astype(np.int64).tobytes())
+        return array("q", (start for start, _ in self.encode_with_offsets(text)[1]))
 
     def render_chat(self, messages: Sequence[Message], thinking: bool) -> str:
         """The prompt as text, up to where the answer begins; for showing, not for encoding.
@@ -149,6 +167,18 @@ class ChatTokenizer:
         """Whether the prompt ends in an open think block, so that the answer begins inside it."""
         text = prompt if isinstance(prompt, str) else self.decode(prompt[-16:], skip_special_tokens=False)
         return text.rstrip().endswith("<think>")
+
+    @cached_property
+    def _token_bytes(self) -> npt.NDArray[np.int64] | None:
+        """Bytes of each token by its id; None where tokens are made of something else."""
+        if not isinstance(self._tokenizer.decoder, ByteLevel):
+            return None
+        lengths = np.zeros(self.vocab_size, np.int64)
+        for token, id_ in self._tokenizer.get_vocab(with_added_tokens=False).items():
+            lengths[id_] = len(token)  # each of its characters stands for a byte
+        for id_, added in self._tokenizer.get_added_tokens_decoder().items():
+            lengths[id_] = len(added.content.encode())
+        return lengths
 
     @cached_property
     def _plain(self) -> Tokenizer:

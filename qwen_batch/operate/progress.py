@@ -31,6 +31,8 @@ class ProgressState:
     requests_waiting: int = 0
     tokens_per_second: float = 0.0  # prompt and answer tokens
     kv_use: float | None = None  # share of the KV blocks in use, 0..1
+    documents_reading: int = 0  # being read and cleaned; not yet among those known
+    documents_planning: int = 0  # being divided and encoded; as well
 
 
 class Progress(Protocol):
@@ -45,6 +47,9 @@ def describe(state: ProgressState) -> str:
     parts = [f"{state.documents_done}/{state.documents_known}{more} documents"]
     if state.documents_failed:
         parts.append(f"{state.documents_failed} failed")
+    if not state.reading_done and not state.requests_running:  # nothing else would show that something goes on
+        parts += [f"{state.documents_reading} being read"] if state.documents_reading else []
+        parts += [f"{state.documents_planning} being planned"] if state.documents_planning else []
     return ", ".join([*parts, _describe_engine(state)])
 
 

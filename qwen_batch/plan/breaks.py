@@ -91,30 +91,31 @@ class Breaks:
 class _Line:
     start: int
     content: str  # stripped
+    opens: bool  # a new section begins here
 
     @property
     def is_row(self) -> bool:
         return self.content.startswith("|")
 
     @property
-    def opens(self) -> bool:
-        """Whether a new section begins here."""
-        if _HEADING.match(self.content):
-            return True
-        named = _NAMED_HEADING.match(self.content)
-        if named and named["after"]:
-            return True
-        shouted = len(self.content) > 3 and self.content.isupper()
-        return self._is_short and (shouted or bool(named or _NUMBERED_HEADING.match(self.content)))
-
-    @property
     def is_heading(self) -> bool:
         """Whether this is nothing but a heading, which must stay with what follows."""
-        return self.opens and (self._is_short or bool(_NAMED_HEADING.fullmatch(self.content)))
+        return self.opens and (_is_short(self.content) or bool(_NAMED_HEADING.fullmatch(self.content)))
 
-    @property
-    def _is_short(self) -> bool:
-        return 1 < len(self.content) <= _MAX_HEADING_CHARS and self.content[-1] not in _TERMINAL and not self.is_row
+
+def _opens(content: str) -> bool:
+    if _HEADING.match(content):
+        return True
+    named = _NAMED_HEADING.match(content)
+    if named and named["after"]:
+        return True
+    if not _is_short(content):
+        return False
+    return bool(named or _NUMBERED_HEADING.match(content)) or (len(content) > 3 and content.isupper())
+
+
+def _is_short(content: str) -> bool:
+    return 1 < len(content) <= _MAX_HEADING_CHARS and content[-1] not in _TERMINAL and content[0] != "|"
 
 
 def find_breaks(text: str) -> Breaks:
@@ -125,7 +126,7 @@ def find_breaks(text: str) -> Breaks:
         content = match[0].strip()
         if not content:
             continue
-        line = _Line(match.start(), content)
+        line = _Line(match.start(), content, _opens(content))
         if before is not None:
             gap = text.count("\n", before.start, line.start) > 1
             breaks.positions[_level_between(before, line, gap)].append(line.start)

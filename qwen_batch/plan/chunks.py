@@ -181,6 +181,5 @@ def _token_starts(text: str, tokenizer: Tokenizer) -> Sequence[int]:
     """Offsets at which the tokens start, ascending even where a tokenizer reports the bytes of a character apart."""
     starts = array("q")
     for begin, end in iter_sections(text):
-        _, offsets = tokenizer.encode_with_offsets(text[begin:end])
-        starts.extend(accumulate((begin + start for start, _ in offsets), max))
+        starts.extend(begin + start for start in accumulate(tokenizer.token_starts(text[begin:end]), max))
     return starts

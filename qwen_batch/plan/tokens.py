@@ -23,6 +23,10 @@ class Tokenizer(Protocol):
         """Token ids, and for each the [start, end) of its characters in `text`, in order."""
         ...
 
+    def token_starts(self, text: str) -> Sequence[int]:
+        """Where each token of a text starts, in characters, in order; near enough for estimates."""
+        ...
+
     def encode_chat(self, messages: Sequence[Message], thinking: bool) -> list[int]:
         """Token ids of a whole prompt: the chat template around the messages, ready for the answer."""
         ...

@@ -6,6 +6,7 @@ formats need none of that (ECMA-376 part 2 forbids document type definitions), s
 
 from __future__ import annotations
 
+import posixpath
 import re
 import zipfile
 from collections.abc import Iterator
@@ -29,6 +30,17 @@ def parse_part(xml: bytes) -> Any:
     from lxml import etree
 
     return etree.fromstring(xml, etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False))
+
+
+def relations_of(archive: zipfile.ZipFile, part: str) -> dict[str, str]:
+    """The parts that a part refers to, by the id of the relation (ECMA-376 part 2, 6.5)."""
+    folder, _, name = part.rpartition("/")
+    relations = f"{folder}/_rels/{name}.rels"
+    if relations not in archive.namelist():
+        return {}
+    inner = [each for each in parse_part(archive.read(relations)) if each.get("TargetMode") != "External"]
+    paths = (posixpath.normpath(posixpath.join("/", folder, each.get("Target", "")))[1:] for each in inner)
+    return dict(zip((each.get("Id", "") for each in inner), paths, strict=True))
 
 
 def check_archive(path: Path) -> frozenset[str]:

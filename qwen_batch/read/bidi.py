@@ -8,16 +8,14 @@ its paragraph tells.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from qwen_batch.read.pdf_chars import LINE_ENDS, Char
+from qwen_batch.read.rtl_letters import has_rtl_letters, is_rtl_letter
 
-# No letter that runs from right to left, in common use, is outside.
-_MAY_BE_RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
 # Of the tallest letter: a wider gap is a space where none was written, between digits, where pdfium saw one.
 SPACE_GAP, NUMBER_GAP, SEEN_GAP = 0.4, 0.8, 0.15
 NO_SPACE_BEFORE = ".,:;!?،؛؟"
@@ -39,10 +37,6 @@ class _Glyph(NamedTuple):
     @property
     def middle(self) -> float:
         return (self.x0 + self.x1) / 2
-
-
-def has_rtl_letters(text: str) -> bool:
-    return any(map(is_rtl_letter, _MAY_BE_RTL.findall(text)))
 
 
 def in_logical_order(chars: Sequence[Char]) -> list[Char]:
@@ -68,10 +62,6 @@ def words_in_order(words: Sequence[str]) -> list[str]:
         else:
             runs.append([word])
     return [word for run in reversed(runs) for word in run]
-
-
-def is_rtl_letter(char: str) -> bool:
-    return unicodedata.bidirectional(char) in ("R", "AL")
 
 
 def _lines(chars: Sequence[Char]) -> Iterator[list[Char]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.html import read_html
@@ -13,9 +12,10 @@ from qwen_batch.read.legacy import read_legacy
 from qwen_batch.read.mail import read_email
 from qwen_batch.read.msg import read_msg
 from qwen_batch.read.odf import read_odf
-from qwen_batch.read.office import OfficeKind, read_office
+from qwen_batch.read.office import read_docx
+from qwen_batch.read.pptx import read_pptx
 from qwen_batch.read.rtf import read_rtf
-from qwen_batch.read.simple import read_csv
+from qwen_batch.read.tables_in_text import read_csv
 from qwen_batch.read.xlsx import read_xlsx
 
 _READERS = {
@@ -27,6 +27,8 @@ _READERS = {
     "odf": read_odf,
     "legacy": read_legacy,
     "xlsx": read_xlsx,
+    "pptx": read_pptx,
+    "docx": read_docx,
 }
 
 
@@ -34,7 +36,4 @@ def read_other(path: Path, kind: Kind) -> Content:
     """Read a file by its kind. Raises DocumentError."""
     if reader := _READERS.get(kind):
         return reader(path)
-    for office in get_args(OfficeKind):
-        if kind == office:
-            return read_office(path, office)
     raise DocumentError("unsupported", f"{kind_name(kind)} is not read: convert it to PDF or text")

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from qwen_batch.errors import DocumentError
+from qwen_batch.read.encodings import decode, decode_declared
 from qwen_batch.read.items import Content
 from qwen_batch.read.table_heads import count_header_rows
-from qwen_batch.read.text import decode, decode_declared, read_bytes
+from qwen_batch.read.text import read_bytes
 from qwen_batch.records import Line, Page, Span, Table
 
 MAX_DEPTH = 200  # deeper elements are read without their structure

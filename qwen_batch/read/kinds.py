@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -77,6 +78,11 @@ _NAMES: dict[str, str] = {
 }
 BOMS = (b"\xef\xbb\xbf", b"\xff\xfe\0\0", b"\0\0\xfe\xff", b"\xff\xfe", b"\xfe\xff")
 MAX_CONTROL_SHARE = 0.03
+MIN_LATIN_SHARE = 0.9  # where zeros tell already
+MIN_KNOWN_SHARE = 0.97  # of the characters of a text in UTF-16; of bytes at random half are
+_KNOWN = re.compile(
+    "[\t\n\r -~\xa0-\xff\u0370-\u06ff\u0e00-\u0e7f\u2010-\u203a\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff00-\uffee]"
+)
 CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\x1b")) + b"\x7f"
 
 
@@ -117,13 +123,29 @@ def looks_like_text(head: bytes) -> bool:
     if head.startswith(BOMS):
         return True
     controls = len(head) - len(head.translate(None, CONTROLS))
-    if looks_like_utf16(head):
-        controls -= head.count(0)
+    if controls > MAX_CONTROL_SHARE * len(head) and utf16_of(head):
+        return True
     return controls <= MAX_CONTROL_SHARE * len(head)
 
 
-def looks_like_utf16(head: bytes) -> bool:
-    """UTF-16 of mostly Latin text, without a mark: every other byte is zero."""
+def utf16_of(head: bytes) -> str | None:
+    """utf-16-le or utf-16-be where a text without a mark is one of them.
+
+    Mostly Latin text has a zero for every other byte. Other scripts have many control characters, which no other text
+    has; read the right way, all their characters are well known ones.
+    """
     half = len(head) // 2
     even, odd = head[0::2].count(0), head[1::2].count(0)
-    return max(even, odd) > 0.4 * half and min(even, odd) < 0.05 * half
+    if max(even, odd) > 0.4 * half and min(even, odd) < 0.05 * half:
+        latin = "utf-16-be" if even > odd else "utf-16-le"
+        return latin if _known_share(head[: 2 * half], latin) >= MIN_LATIN_SHARE else None
+    if len(head) - len(head.translate(None, CONTROLS)) <= MAX_CONTROL_SHARE * len(head) or half < 4:
+        return None
+    shares = {name: _known_share(head[: 2 * half], name) for name in ("utf-16-le", "utf-16-be")}
+    best = max(shares, key=lambda name: shares[name])
+    return best if shares[best] >= MIN_KNOWN_SHARE and min(shares.values()) < shares[best] else None
+
+
+def _known_share(head: bytes, encoding: str) -> float:
+    text = head.decode(encoding, "replace")
+    return len(_KNOWN.findall(text)) / len(text)

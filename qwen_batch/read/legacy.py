@@ -4,6 +4,7 @@ read."""
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import shutil
 import subprocess
@@ -14,13 +15,16 @@ from typing import Literal
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.items import Content
-from qwen_batch.read.office import read_office
+from qwen_batch.read.office import read_docx
+from qwen_batch.read.pptx import read_pptx
 from qwen_batch.read.xlsx import read_xlsx
 
 Target = Literal["docx", "pptx", "xlsx"]
 TARGETS: dict[str, Target] = {".doc": "docx", ".ppt": "pptx", ".xls": "xlsx"}
+_READERS = {"docx": read_docx, "pptx": read_pptx, "xlsx": read_xlsx}
 PROGRAMS = ("soffice", "libreoffice")
 MAX_OUTPUT_BYTES = 1 << 30
+PREFIX = "qwen-batch-office-"  # of temporary folders; the number of the process follows
 
 
 def read_legacy(path: Path) -> Content:
@@ -30,9 +34,19 @@ def read_legacy(path: Path) -> Content:
         message = f"{path.suffix} files need LibreOffice (soffice): install it, or save the file in a newer format"
         raise DocumentError("unsupported", message)
     kind = TARGETS[path.suffix.lower()]
-    with tempfile.TemporaryDirectory() as folder:
+    _remove_leftovers()
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-") as folder:
         made = _convert(program, path, kind, Path(folder))
-        return read_xlsx(made) if kind == "xlsx" else read_office(made, kind)
+        return _READERS[kind](made)
+
+
+def _remove_leftovers() -> None:
+    """Folders of our processes that were killed, by a time limit say: a profile has some megabytes, every night."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
+        number = folder.name.removeprefix(PREFIX).partition("-")[0]
+        with contextlib.suppress(OSError):
+            if number.isdecimal() and not Path("/proc", number).exists() and folder.stat().st_uid == os.getuid():
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _convert(program: str, path: Path, kind: Target, folder: Path) -> Path:

@@ -15,9 +15,10 @@ from email.message import Message
 from pathlib import Path
 
 from qwen_batch.errors import DocumentError
+from qwen_batch.read.encodings import decode, decode_declared
 from qwen_batch.read.html import decode_html, parse_html
 from qwen_batch.read.items import UNREAD_ATTACHMENTS, Content
-from qwen_batch.read.text import decode, decode_declared, read_bytes, split_lines
+from qwen_batch.read.text import read_bytes, split_lines
 from qwen_batch.records import Line, Page, Table
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")

@@ -14,12 +14,13 @@ from typing import Any
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.compressed_rtf import decompress_rtf
+from qwen_batch.read.encodings import decode, decode_declared
 from qwen_batch.read.html import decode_html, parse_html
 from qwen_batch.read.items import Content
 from qwen_batch.read.kinds import kind_name, sniff
 from qwen_batch.read.mail import HEADERS, MAX_DEPTH, Letter, head_lines, header_of
 from qwen_batch.read.rtf import rtf_page
-from qwen_batch.read.text import decode, decode_declared, split_lines
+from qwen_batch.read.text import split_lines
 from qwen_batch.records import Page
 
 SUBJECT, BODY, HTML, RTF = 0x0037, 0x1000, 0x1013, 0x1009

@@ -62,7 +62,8 @@ class Numbering:
 
     def _item_mark(self, item: Any) -> str:
         lists = [item.getparent(), *_lists_around(item.getparent())]
-        name = next(filter(None, (each.get(f"{TEXT}style-name") for each in lists)), "")
+        named = (each.get(f"{TEXT}style-name") for each in lists)
+        name = item.get(f"{TEXT}style-override") or next(filter(None, named), "")
         levels = self.styles.get(name)
         if levels is None:
             return BULLET

@@ -1,4 +1,4 @@
-"""Word and PowerPoint files, through `unstructured` (the extra `office`).
+"""Word files, through `unstructured` (the extra `office`).
 
 Its partitioners classify elements with spaCy, and fetch a model for that from the web at the first document. We take
 the text and the structure and no class that rests on language, so a stand-in for its tokenizer module is put in
@@ -14,10 +14,10 @@ import os
 import sys
 import types
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.archive import check_archive, parse_part
@@ -28,42 +28,36 @@ from qwen_batch.read.word_lists import BULLETED, NUMBERED, read_marks
 from qwen_batch.read.word_names import WORD_NS
 from qwen_batch.records import Line, Page, Table
 
-OfficeKind = Literal["docx", "pptx"]
-MAIN_PARTS = {"docx": "word/document.xml", "pptx": "ppt/presentation.xml"}
+MAIN_PART = "word/document.xml"
 ASIDES = {"Header": "header", "Footer": "footer"}
 MAX_NAMED = 200  # characters of hidden text that a warning names
 TOKENIZER = "unstructured.nlp.tokenize"
 _QUIET = {"SCARF_NO_ANALYTICS": "true", "DO_NOT_TRACK": "true", "UNSTRUCTURED_DISABLE_NOTICE": "1"}
 
 
-def read_office(path: Path, kind: OfficeKind) -> Content:
-    """Pages (slides; those of Word where it stored page breaks) of paragraphs and tables.
+def read_docx(path: Path) -> Content:
+    """Pages, where Word stored page breaks, of paragraphs and tables.
 
     Raises DocumentError: empty, damaged, encrypted, wrong_type, unsafe, unsupported.
     """
-    if MAIN_PARTS[kind] not in check_archive(path):
-        raise DocumentError("wrong_type", f"named .{kind}, but the archive holds something else: rename or convert it")
-    if kind == "docx":
-        unwrapped = unwrap_word(path)
-        pages = _with_notes(_as_pages(_partition({"file": unwrapped.copy}, kind)), unwrapped.copy)
-        warnings = tuple(_word_warnings(unwrapped))
-    else:
-        pages, warnings = _as_pages(_partition({"filename": str(path)}, kind)), ()
+    if MAIN_PART not in check_archive(path):
+        raise DocumentError("wrong_type", "named .docx, but the archive holds something else: rename or convert it")
+    unwrapped = unwrap_word(path)
+    pages = _with_notes(_as_pages(_partition(unwrapped.copy)), unwrapped.copy)
     if not any(line.text or line.table is not None for page in pages for line in page.lines):
         raise DocumentError("empty", "the document holds no text; text that is an image must be recognised (OCR) first")
-    return Content(tuple(pages), warnings)
+    return Content(tuple(pages), tuple(_word_warnings(unwrapped)))
 
 
-def _partition(source: Mapping[str, object], kind: OfficeKind) -> Sequence[Any]:
+def _partition(file: io.BytesIO) -> Sequence[Any]:
     os.environ.update(_QUIET)
     sys.modules.setdefault(TOKENIZER, _plain_tokenizer())
     try:
-        module = importlib.import_module(f"unstructured.partition.{kind}")
+        module = importlib.import_module("unstructured.partition.docx")
     except ImportError as error:
         message = f"files of this kind need the extra `office`: pip install 'qwen-batch[office]' ({error})"
         raise DocumentError("unsupported", message) from None
-    options: dict[str, object] = {**source, "languages": [""]}  # "": no guess of the language
-    return list(getattr(module, f"partition_{kind}")(**options))
+    return list(module.partition_docx(file=file, languages=[""]))  # "": no guess of the language
 
 
 def _plain_tokenizer() -> types.ModuleType:

@@ -1,9 +1,9 @@
 """Reading order, where the order in which a page was drawn is none.
 
 Most programs draw a page as it is read, and that order knows more than geometry does (columns, captions, footnotes).
-Forms and merged pages are drawn in layers: labels, boxes, headings. There the next line is above the last again and
-again, and the page is cut instead: at gutters between columns, else at the widest gap between rows (XY-cut; Nagy and
-Seth, ICPR 1984).
+What they draw before or after the text goes to its place: running heads, notes, boxes. Forms and merged pages are
+drawn in layers: labels, boxes, headings. There the next line is above the last again and again, and the page is cut
+instead: at gutters between columns, else at the widest gap between rows (XY-cut; Nagy and Seth, ICPR 1984).
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from qwen_batch.records import BBox, Line
+from qwen_batch.read.drawn_runs import Placed, from_the_top
+from qwen_batch.records import Line
 
 MIN_LINES = 12  # a page of fewer is left alone
 MAX_JUMPS = 0.05  # of the steps from line to line
@@ -23,15 +24,14 @@ COLUMN_SHARE = 0.5  # of the height that both sides together take: how much each
 SAME_ROW = 0.5  # of a line's height
 MAX_DEPTH = 60
 
-_Placed = tuple[Line, BBox]
-
 
 def in_reading_order(lines: Sequence[Line]) -> tuple[Line, ...]:
-    """The lines as they are read: as they are, or cut by geometry where they jump about."""
+    """The lines as they are read: as they were drawn, run by run, or cut by geometry where they jump about."""
     placed = [(line, line.bbox) for line in lines if line.bbox is not None]
-    if len(placed) < max(len(lines), MIN_LINES) or not _jumps_about(placed):
+    if len(placed) < len(lines):
         return tuple(lines)
-    return tuple(line for line, _ in _cut(placed, 0))
+    jumps = len(placed) >= MIN_LINES and _jumps_about(placed)
+    return tuple(line for line, _ in (_cut(placed, 0) if jumps else from_the_top(placed)))
 
 
 def cut_by_places(lines: Sequence[Line]) -> tuple[Line, ...]:
@@ -39,17 +39,17 @@ def cut_by_places(lines: Sequence[Line]) -> tuple[Line, ...]:
     return tuple(line for line, _ in _cut([(line, line.bbox) for line in lines if line.bbox is not None], 0))
 
 
-def _jumps_about(placed: Sequence[_Placed]) -> bool:
+def _jumps_about(placed: Sequence[Placed]) -> bool:
     return sum(_is_jump(*pair) for pair in pairwise(placed)) > max(FEW_JUMPS, MAX_JUMPS * len(placed))
 
 
-def _is_jump(before: _Placed, after: _Placed) -> bool:
+def _is_jump(before: Placed, after: Placed) -> bool:
     """Whether the next line stands above the last, and not at the top of a column to its right."""
     rise = before[1][1] - after[1][1]
     return rise > RISE * (after[0].font_size or 10.0) and after[1][0] < before[1][2]
 
 
-def _cut(placed: list[_Placed], depth: int) -> list[_Placed]:
+def _cut(placed: list[Placed], depth: int) -> list[Placed]:
     if len(placed) < 2 or depth > MAX_DEPTH:
         return _row_by_row(placed)
     parts = _by_gutter(placed) or _by_gap(placed)
@@ -58,9 +58,9 @@ def _cut(placed: list[_Placed], depth: int) -> list[_Placed]:
     return [item for part in parts for item in _cut(part, depth + 1)]
 
 
-def _row_by_row(placed: Sequence[_Placed]) -> list[_Placed]:
+def _row_by_row(placed: Sequence[Placed]) -> list[Placed]:
     """Lines whose middles are level make a row; for what overlaps so that no gap is left."""
-    rows: list[list[_Placed]] = []
+    rows: list[list[Placed]] = []
     for item in sorted(placed, key=_middle):
         if rows and _middle(item) - _middle(rows[-1][0]) < SAME_ROW * (item[1][3] - item[1][1]):
             rows[-1].append(item)
@@ -69,11 +69,11 @@ def _row_by_row(placed: Sequence[_Placed]) -> list[_Placed]:
     return [item for row in rows for item in sorted(row, key=lambda item: item[1][0])]
 
 
-def _middle(item: _Placed) -> float:
+def _middle(item: Placed) -> float:
     return (item[1][1] + item[1][3]) / 2
 
 
-def _by_gutter(placed: Sequence[_Placed]) -> tuple[list[_Placed], list[_Placed]] | None:
+def _by_gutter(placed: Sequence[Placed]) -> tuple[list[Placed], list[Placed]] | None:
     """Two columns with an empty strip between them; None: there is none."""
     size = _size(placed)
     for place in _gaps(placed, 0, GUTTER * size):
@@ -86,7 +86,7 @@ def _by_gutter(placed: Sequence[_Placed]) -> tuple[list[_Placed], list[_Placed]]
     return None
 
 
-def _by_gap(placed: Sequence[_Placed]) -> tuple[list[_Placed], list[_Placed]] | None:
+def _by_gap(placed: Sequence[Placed]) -> tuple[list[Placed], list[Placed]] | None:
     """What is above and what is below the widest gap between rows; None: all stand in one row."""
     gaps = _gaps(placed, 1, 0.0)
     if not gaps:
@@ -95,7 +95,7 @@ def _by_gap(placed: Sequence[_Placed]) -> tuple[list[_Placed], list[_Placed]] | 
     return above, [item for item in placed if item[1][3] > gaps[0]]
 
 
-def _gaps(placed: Sequence[_Placed], axis: int, least: float) -> list[float]:
+def _gaps(placed: Sequence[Placed], axis: int, least: float) -> list[float]:
     """Middles of the empty strips across the axis (0: x, 1: y), the widest first."""
     spans = sorted((box[axis], box[axis + 2]) for _, box in placed)
     found: list[tuple[float, float]] = []
@@ -107,10 +107,10 @@ def _gaps(placed: Sequence[_Placed], axis: int, least: float) -> list[float]:
     return [middle for _, middle in sorted(found, reverse=True)]
 
 
-def _height(placed: Sequence[_Placed]) -> float:
+def _height(placed: Sequence[Placed]) -> float:
     return max(box[3] for _, box in placed) - min(box[1] for _, box in placed)
 
 
-def _size(placed: Sequence[_Placed]) -> float:
+def _size(placed: Sequence[Placed]) -> float:
     sizes = sorted(line.font_size or box[3] - box[1] for line, box in placed)
     return sizes[len(sizes) // 2]

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from qwen_batch.read import pdfium
-from qwen_batch.read.bidi import has_rtl_letters, in_logical_order
 from qwen_batch.read.pdf_chars import PageChars, Placement, placement_of, read_chars
 from qwen_batch.read.pdf_file import PdfPage
 from qwen_batch.read.pdf_lines import LineMaker, direction_at, iter_lines
+from qwen_batch.read.rtl_letters import has_rtl_letters
 from qwen_batch.records import BBox, Line, Table
 
 SAMPLES = 40  # characters of a page; the matrix of each is a call of 1 us
@@ -78,6 +78,8 @@ def _in_order(view: PageView) -> PageView:
     """With right-to-left text as it is read, and blanks nowhere."""
     chars = view.chars
     if has_rtl_letters(chars.text):
+        from qwen_batch.read.bidi import in_logical_order
+
         chars = PageChars.of(in_logical_order(chars.chars()))
     return view._replace(chars=chars.without_blanks())
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from qwen_batch.read.bidi import words_in_order
 from qwen_batch.read.pdf_words import Row, Word, em_of, is_numeric, is_sign, pieces_of
+from qwen_batch.read.rtl_letters import has_rtl_letters
 
 RIVER = 0.35  # ems
 CROSSED = 0.04  # of the body's rows: a river may be crossed by so many
@@ -56,7 +56,16 @@ def placed_cells(row: Row, dividers: Sequence[float]) -> tuple[tuple[str, ...], 
         if last > column and not any(map(is_leader, piece)):
             wide.append((column, last - column + 1))
         cells[column] += [word.text for word in piece]
-    return tuple(" ".join(words_in_order(cell)) for cell in cells), wide
+    return tuple(map(_joined, cells)), wide
+
+
+def _joined(words: Sequence[str]) -> str:
+    text = " ".join(words)
+    if not has_rtl_letters(text):
+        return text
+    from qwen_batch.read.bidi import words_in_order
+
+    return " ".join(words_in_order(words))
 
 
 def _pieces_between(row: Row, dividers: Sequence[float]) -> Iterator[Row]:

@@ -8,9 +8,10 @@ import zipfile
 from collections.abc import Iterator
 from typing import Any
 
-from qwen_batch.read.archive import parse_part
+from qwen_batch.read.archive import relations_of
+from qwen_batch.read.encodings import decode
 from qwen_batch.read.html import decode_html, parse_html
-from qwen_batch.read.text import decode, split_lines
+from qwen_batch.read.text import split_lines
 from qwen_batch.read.word_names import RELATION, WORD_NS
 from qwen_batch.records import Page
 
@@ -20,7 +21,7 @@ MAX_BYTES = 20_000_000
 def insert_chunks(root: Any, archive: zipfile.ZipFile, part: str, unread: list[str]) -> None:
     """Each such part as plain paragraphs where it stands; the names of those that cannot be read go to `unread`."""
     chunks = list(root.iter(f"{WORD_NS}altChunk"))
-    targets = _targets(archive, part) if chunks else {}
+    targets = relations_of(archive, part) if chunks else {}
     for chunk in chunks:
         name = targets.get(chunk.get(RELATION, ""), "")
         page = _page(archive, name) if name in archive.namelist() else None
@@ -30,17 +31,6 @@ def insert_chunks(root: Any, archive: zipfile.ZipFile, part: str, unread: list[s
             for text in _iter_texts(page):
                 chunk.addprevious(_paragraph(chunk, text))
         chunk.getparent().remove(chunk)
-
-
-def _targets(archive: zipfile.ZipFile, part: str) -> dict[str, str]:
-    folder, _, name = part.rpartition("/")
-    relations = f"{folder}/_rels/{name}.rels"
-    if relations not in archive.namelist():
-        return {}
-    root = parse_part(archive.read(relations))
-    return {
-        each.get("Id", ""): posixpath.normpath(posixpath.join("/", folder, each.get("Target", "")))[1:] for each in root
-    }
 
 
 def _page(archive: zipfile.ZipFile, name: str) -> Page | None:

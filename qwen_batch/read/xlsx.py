@@ -7,7 +7,6 @@ by their local names, since strict files have another namespace.
 
 from __future__ import annotations
 
-import posixpath
 import re
 import zipfile
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.archive import check_archive, parse_part
+from qwen_batch.read.archive import check_archive, parse_part, relations_of
 from qwen_batch.read.items import Content
 from qwen_batch.read.number_formats import BUILT_IN, format_general, format_value
 from qwen_batch.read.sparse import Grid
@@ -26,7 +25,6 @@ WORKBOOK = "xl/workbook.xml"
 MAX_CELLS = 2_000_000  # with text, of a document
 MAX_NAMED = 200  # characters of a warning's list
 _REFERENCE = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
-_RELATION = "{*}Relationship"
 
 
 @dataclass(slots=True)
@@ -66,7 +64,7 @@ def _read_book(archive: zipfile.ZipFile) -> tuple[list[Page], tuple[str, ...]]:
     properties = root.find("{*}workbookPr")
     from_1904 = properties is not None and properties.get("date1904") in ("1", "true")
     book = _Book(archive, list(_iter_strings(archive)), _read_codes(archive), from_1904)
-    targets = _targets(archive, WORKBOOK)
+    targets = relations_of(archive, WORKBOOK)
     pages: list[Page] = []
     for sheet in root.iterfind("{*}sheets/{*}sheet"):
         part = targets.get(next((value for key, value in sheet.attrib.items() if key.endswith("}id")), ""), "")
@@ -201,23 +199,9 @@ def _named(archive: zipfile.ZipFile, name: str) -> str | None:
     return next((each for each in archive.namelist() if each.lower() == name.lower()), None)
 
 
-def _targets(archive: zipfile.ZipFile, part: str) -> dict[str, str]:
-    """The parts that a part refers to, by the id of the relation."""
-    folder, _, name = part.rpartition("/")
-    relations = f"{folder}/_rels/{name}.rels"
-    if relations not in archive.namelist():
-        return {}
-    found = parse_part(archive.read(relations)).iterfind(_RELATION)
-    inner = [each for each in found if each.get("TargetMode") != "External"]
-    return {
-        each.get("Id", ""): posixpath.normpath(posixpath.join("/", folder, each.get("Target", "")))[1:]
-        for each in inner
-    }
-
-
 def _iter_drawn(archive: zipfile.ZipFile, part: str) -> Iterator[str]:
     """Paragraphs of the text boxes that lie over a sheet."""
-    for target in _targets(archive, part).values():
+    for target in relations_of(archive, part).values():
         if target.startswith("xl/drawings/drawing") and target in archive.namelist():
             for paragraph in parse_part(archive.read(target)).iter("{*}p"):
                 text = "".join(text.text or "" for text in paragraph.iter("{*}t")).strip()

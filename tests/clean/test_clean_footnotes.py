@@ -107,3 +107,20 @@ def test_notes_of_a_column_that_are_drawn_first() -> None:
     columns = (*filler(72.0), *body(["Right column begins here and", "goes on"], 72.0, 320.0, 540.0))
     paragraphs = clean((*left, *right, *columns))
     assert paragraphs[-1] == "3 The note of the left column, which is not over when the column is. It is now.\n4 Two."
+
+
+def test_a_note_goes_on_at_the_foot_of_the_next_column() -> None:
+    def column(texts: list[str], x0: float, top: float, size: float = 10.0) -> tuple[Line, ...]:
+        lines = (line(text, top + 12 * number, x0, size, x0 + 200) for number, text in enumerate(texts))
+        return tuple(lines)
+
+    left = column(
+        [f"The left column, line {word}, goes on" for word in "abcdefghijklmnopqrstuvwxyzabcdefghijkl"], 72, 72
+    )
+    right = column(
+        [f"The right column, line {word}, goes on" for word in "abcdefghijklmnopqrstuvwxyzabcdefghij"], 320, 72
+    )
+    note = column(["12 The size of the order varies with its", "parameters, such as the airplane’s"], 72, 640, 8.0)
+    rest = column(["altitude and airspeed.", "13 More than ten degrees."], 320, 640, 8.0)
+    whole = "12 The size of the order varies with its parameters, such as the airplane’s altitude and airspeed."
+    assert f"{whole}\n13 More than ten degrees." in "\n\n".join(clean((*left, *note, *right, *rest)))

@@ -42,6 +42,8 @@ def test_a_state_in_one_line() -> None:
     assert describe(state) == "7/20+ documents, 12 running, 3 waiting, 1,234 tokens/s, KV 26%"
     state = ProgressState(7, 20, True, 2, 12, 3, 0.0)
     assert describe(state) == "7/20 documents, 2 failed, 12 running, 3 waiting, 0 tokens/s"
+    state = ProgressState(documents_reading=1, documents_planning=3)
+    assert describe(state) == "0/0+ documents, 1 being read, 3 being planned, 0 running, 0 waiting, 0 tokens/s"
 
 
 def test_a_line_a_minute_where_there_is_no_terminal(records: list[logging.LogRecord]) -> None:

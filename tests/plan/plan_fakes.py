@@ -37,6 +37,9 @@ class FakeTokenizer:
                     offsets.append((start, end))
         return ids, offsets
 
+    def token_starts(self, text: str) -> list[int]:
+        return [start for start, _ in self.encode_with_offsets(text)[1]]
+
     def encode_chat(self, messages: Sequence[Message], thinking: bool) -> list[int]:
         turns = "".join(f"<|{message.role}|>\n{message.content}<|end|>\n" for message in messages)
         return self.encode(turns + ("<|assistant|>\n" if thinking else "<|assistant|>\n<think>\n\n</think>\n\n"))

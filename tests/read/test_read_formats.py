@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import os
 import socket
+import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -245,7 +247,6 @@ def test_mail_names_its_attachments(tmp_path: Path) -> None:
 
 
 def test_rich_text(tmp_path: Path) -> None:
-    pytest.importorskip("striprtf")
     (tmp_path / "a.rtf").write_bytes(rb"{\rtf1\ansi\ansicpg1252 {\b Title}\par K\'f6ln \u21512?\par}")
     assert texts(read(tmp_path / "a.rtf")) == ["Title", "Köln 合"]
 
@@ -333,7 +334,13 @@ def test_old_files_need_libreoffice(tmp_path: Path, docx: Path, monkeypatch: pyt
     copy = f'/bin/cp {docx} "$folder/old.docx"'
     program.write_text(f'#!/bin/sh\nfor next; do folder="$file"; file="$next"; done\n{copy}\n')
     program.chmod(0o755)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    dead = subprocess.Popen(["/bin/true"])
+    dead.wait()
+    for number in (dead.pid, os.getpid()):
+        (tmp_path / "tmp" / f"qwen-batch-office-{number}-x").mkdir(parents=True)
     assert "Payment" in texts(read(tmp_path / "old.doc"))
+    assert [folder.name for folder in (tmp_path / "tmp").iterdir()] == [f"qwen-batch-office-{os.getpid()}-x"]
     program.write_text("#!/bin/sh\necho cannot load >&2\n")
     assert error_type(tmp_path / "old.doc") == "damaged"
     assert os.environ["PATH"] == str(tmp_path / "bin")

@@ -99,7 +99,6 @@ def test_the_html_and_its_code_page() -> None:
 def test_rich_text_alone() -> None:
     assert decompress_rtf(PACKED) == RICH
     assert decompress_rtf(b"\0" * 8 + b"MELA" + b"\0" * 4) == b""
-    pytest.importorskip("striprtf")
     assert shown(read({"__substg1.0_10090102": PACKED})) == ["hello world"]
 
 

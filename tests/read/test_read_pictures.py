@@ -49,7 +49,7 @@ def test_a_seal_over_the_middle_is_kept_with_its_place(tmp_path: Path, in_form: 
     pages = read_pdf(write(tmp_path / "a.pdf", seal=True, in_form=in_form)).pages
     (picture,) = pages[0].pictures
     assert picture.bbox == pytest.approx((150, A4[1] - 570, 450, A4[1] - 270), abs=0.5)
-    assert not picture.see_through  # a mask of its own is not told by pdfium
+    assert picture.see_through  # by a mask of its own
     assert {each.pictures for each in pages} == {(picture,)}
     clean = clean_document(Document("d", "d.pdf", "0" * 64, pages), CleanSteps())
     assert clean.warnings == ("an image lies over the text, as a watermark does, on 3 of the pages",)
