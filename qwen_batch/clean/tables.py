@@ -8,9 +8,10 @@ from itertools import takewhile
 
 from qwen_batch.clean.edges import in_table
 from qwen_batch.clean.markers import ends_sentence
-from qwen_batch.records import Page, Removal, Table
+from qwen_batch.records import Line, Page, Removal, Table
 
 MAX_HEAD = 6  # rows
+MAX_REPEATED = 3  # lines at the edge of a page that the other page has as well
 REASON = "repeated_table_head"
 SIDE_SHARE = 0.05  # of the page's width: how far the sides of both parts may differ
 
@@ -24,8 +25,9 @@ def join_tables(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Removal,
     removed: list[Removal] = []
     owner = -1  # index of the page whose last table may still grow
     for page in pages:
-        first = _edge_table(page, 0)
-        upper = _edge_table(done[owner], -1) if owner >= 0 else None
+        above = done[owner] if owner >= 0 else None
+        first = _edge_table(page, 0, above)
+        upper = _edge_table(above, -1, page) if above else None
         if first is None or upper is None or not _go_together(upper, first, page):
             done.append(page)
         else:
@@ -43,13 +45,25 @@ def _said(row: Sequence[str]) -> str:
     return " | ".join(" ".join(cell.split()) for cell in row)
 
 
-def _edge_table(page: Page, end: int) -> Table | None:
-    """The table that the first (0) or the last (-1) line of a page belongs to."""
+def _edge_table(page: Page, end: int, other: Page | None) -> Table | None:
+    """The table that the first (0) or the last (-1) line of a page belongs to, but for lines that the other page has at
+    the same height: a document of two pages is too short to tell that they are running heads."""
     lines = [line for line in page.lines if line.text.strip()]
     if not lines or not page.tables:
         return None
-    inside = (table for table in page.tables if in_table(lines[end], dataclasses.replace(page, tables=(table,))))
+    free = [line for line in other.lines if line.bbox and not in_table(line, other)] if other else []
+    repeated = {_place(line) for line in free[:MAX_REPEATED] + free[-MAX_REPEATED:]}
+    rest = [line for line in (lines if end == 0 else lines[::-1])[: MAX_REPEATED + 1] if _place(line) not in repeated]
+    if not rest:
+        return None
+    inside = (table for table in page.tables if in_table(rest[0], dataclasses.replace(page, tables=(table,))))
     return next(inside, None)
+
+
+def _place(line: Line) -> tuple[str, int]:
+    """What a line says, but for numbers, and its height in points."""
+    words = "".join(char for char in line.text if not char.isdigit() and not char.isspace())
+    return words, round(line.bbox[1] if line.bbox else -1.0)
 
 
 def _go_together(upper: Table, lower: Table, page: Page) -> bool:

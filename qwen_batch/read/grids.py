@@ -11,12 +11,16 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from qwen_batch.records import BBox
 
 SNAP = 3.0  # points: rules closer than this are one
 MIN_EDGE = 4.0  # points
+SAME_ENDS = 4.0  # points that the ends of a table's level rules may differ
+MIN_BANDS = 2  # between level rules, with rules between columns
+MAX_TITLE = 30.0  # points: the height of a row that entitles a part of a table
 
 Point = tuple[float, float]
 
@@ -60,6 +64,51 @@ def _groups(ordered: Sequence[Rule]) -> Iterator[list[Rule]]:
         group.append(rule)
     if group:
         yield group
+
+
+def close_sides(vertical: Sequence[Rule], horizontal: Sequence[Rule]) -> Iterator[Rule]:
+    """The upright rules that are missing at the sides of tables whose rows are open there: where level rules of one
+    width have rules between columns from one to the next."""
+    groups: list[list[Rule]] = []
+    for rule in sorted(horizontal):
+        for group in groups:
+            if abs(group[0].start - rule.start) <= SAME_ENDS >= abs(group[0].end - rule.end):
+                group.append(rule)
+                break
+        else:
+            groups.append([rule])
+    for group in groups:
+        bands = [_Band(upper, lower, _divides(vertical, upper, lower)) for upper, lower in pairwise(group)]
+        divided = [number for number, band in enumerate(bands) if band.is_divided]
+        for number, band in enumerate(bands):
+            is_title = (
+                not band.is_divided and band.height <= MAX_TITLE and number - 1 in divided and number + 1 in divided
+            )
+            if len(divided) >= MIN_BANDS and (band.is_divided or is_title):
+                start, end = min(band.upper.start, band.lower.start), max(band.upper.end, band.lower.end)
+                yield Rule(start, band.upper.place, band.lower.place)
+                yield Rule(end, band.upper.place, band.lower.place)
+
+
+class _Band(NamedTuple):
+    """What lies between two level rules."""
+
+    upper: Rule
+    lower: Rule
+    is_divided: bool
+
+    @property
+    def height(self) -> float:
+        return self.lower.place - self.upper.place
+
+
+def _divides(vertical: Sequence[Rule], upper: Rule, lower: Rule) -> bool:
+    """Whether a rule goes from one to the other, well within their ends."""
+    left, right = upper.start + SAME_ENDS, upper.end - SAME_ENDS
+    return any(
+        left < rule.place < right and rule.start <= upper.place + SNAP and rule.end >= lower.place - SNAP
+        for rule in vertical
+    )
 
 
 def find_cells(vertical: Sequence[Rule], horizontal: Sequence[Rule]) -> list[list[BBox]]:

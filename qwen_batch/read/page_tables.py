@@ -8,13 +8,15 @@ from typing import NamedTuple
 
 from qwen_batch.read.pdf_chars import Char, PageChars
 from qwen_batch.read.pdf_columns import MIN_ROWS, find_columns
-from qwen_batch.read.pdf_tables import Grid, Marks, fill_grid, find_grids
+from qwen_batch.read.pdf_marks import Marks
 from qwen_batch.read.pdf_words import Row, Word, middle_of, numbers_of, rows_of, words_of
+from qwen_batch.read.ruled_tables import Grid, fill_grid, find_grids
 from qwen_batch.records import BBox, Table
 
 FINER = 1.5  # times the filled cells of ruled tables: an unruled one in their place is right
 FULLER = 1.2  # times the filled cells found by numbers alone: what stands between rules is right
 NAMED = 0.6  # times the same, where only what stands between rules has a whole head
+MAX_CELL_LINES = 10  # of a table whose rows are open at the sides
 MAX_FOOT = 3  # rows below a table that goes on on the next page: notes, a page number
 MIN_RULE = 20.0  # points: three as long as this may make a table without upright rules
 
@@ -37,7 +39,7 @@ def read_tables(marks: Marks, page: PageChars, before: Table | None = None) -> P
     numbers = numbers_of(page)
     if not grids and not find_framed and not any(numbers) and before is None:
         return PageTables()
-    ruled = _ruled(grids, page.chars() if grids else [])
+    ruled = _ruled(grids, marks.edges, page.chars()) if grids else []
     words = words_of(page) if find_framed or any(numbers) or before else []
     rows = rows_of(words)
     framed = find_framed(words) if find_framed else []
@@ -56,10 +58,26 @@ def read_tables(marks: Marks, page: PageChars, before: Table | None = None) -> P
     return PageTables(tuple(found), _unfinished(found, rows))
 
 
-def _ruled(grids: Sequence[Grid], chars: Sequence[Char]) -> list[Table]:
+def _ruled(grids: Sequence[Grid], edges: Sequence[BBox], chars: Sequence[Char]) -> list[Table]:
+    """The tables within rules. Where closing their sides pours much of a page into a cell, as in forms, the sides stay
+    open."""
+    found = _filled(grids, chars)
+    overfull = [table for table in found if _most_lines(table) > MAX_CELL_LINES]
+    if not overfull:
+        return found
+    as_drawn = _filled(find_grids(edges, close=False), chars)
+    kept = [table for table in found if table not in overfull]
+    return kept + [table for table in as_drawn if not any(_overlap(table, other) for other in kept)]
+
+
+def _filled(grids: Sequence[Grid], chars: Sequence[Char]) -> list[Table]:
     heights = [char.top + char.bottom for char in chars]
     made = (fill_grid(grid, _around(grid, chars, heights)) for grid in grids)
     return [table for table in made if table is not None]
+
+
+def _most_lines(table: Table) -> int:
+    return max(cell.count("\n") + 1 for row in table.rows for cell in row)
 
 
 def _top(table: Table) -> float:

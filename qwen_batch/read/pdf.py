@@ -23,9 +23,9 @@ from qwen_batch.read.pdf_covers import iter_covers
 from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import read_fields, with_fields
 from qwen_batch.read.pdf_lines import LineMaker, iter_lines
+from qwen_batch.read.pdf_marks import read_marks
 from qwen_batch.read.pdf_pictures import COVER_CHARS, LOOK_SCALE, pictures_alone, shows_lines, with_picture
 from qwen_batch.read.pdf_raised import with_raised
-from qwen_batch.read.pdf_tables import read_marks
 from qwen_batch.read.pdf_turn import read_upright, with_standing
 from qwen_batch.read.vertical import in_columns, is_written_down
 from qwen_batch.records import BBox, Line, Page, Table

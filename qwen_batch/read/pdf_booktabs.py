@@ -32,6 +32,8 @@ SHORT = 3.5  # words of a line of the column with the shortest entries, on avera
 MAX_WHITE = 1.5  # ems between a rule and the text of a body
 MIN_ROWS = 2  # of the body that stand in columns
 MIN_SHARE = 0.3  # of the lines of the body; the others go on with a cell
+MIN_STRIPES = 3
+STRIPE = 1.0  # points that the heights of stripes may differ
 MAX_CROSSING = 0.25  # of the lines of the body: titles of parts of the table
 
 
@@ -113,13 +115,29 @@ def find_booktabs(frames: Sequence[Frame], words: Sequence[Word]) -> list[Table]
 def _bands(frame: Frame, words: Sequence[Word]) -> list[Band]:
     """The bands that hold something; one that has no columns, because words lead out of it, has no rows."""
     found: list[Band] = []
-    for top, bottom in pairwise(frame.places):
+    bounds = list(pairwise(frame.places))
+    for top, bottom in bounds + _unshaded(bounds):
         level = [word for word in words if top < middle_of(word) < bottom]
         inside = [word for word in level if frame.x0 <= (word.x0 + word.x1) / 2 <= frame.x1]
         if inside:
             leads_out = any(_leads_out(word, frame) for word in level)
             found.append(Band(top, bottom, [] if leads_out else rows_of(inside)))
+    if len(found) > len(bounds) and not _are_stripes(found):
+        found.pop()
     return found
+
+
+def _unshaded(bounds: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Where the last row may stand below stripes, of which every other is shaded."""
+    heights = [bottom - top for top, bottom in bounds]
+    even = len(heights) >= MIN_STRIPES and max(heights) - min(heights) <= STRIPE
+    return [(bounds[-1][1], bounds[-1][1] + heights[-1])] if even else []
+
+
+def _are_stripes(bands: Sequence[Band]) -> bool:
+    """Whether all bands have one row, and the last one as many pieces as the first."""
+    first, last = bands[0].rows, bands[-1].rows
+    return all(len(band.rows) == 1 for band in bands) and len(pieces_of(first[0])) == len(pieces_of(last[0])) > 1
 
 
 def _leads_out(word: Word, frame: Frame) -> bool:

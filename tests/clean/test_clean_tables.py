@@ -68,3 +68,17 @@ def test_a_row_without_an_entry_in_the_first_column_may_be_whole() -> None:
         upper = [HEAD, ("desk", "of oak.")]
         clean = clean_document(document(table_page(1, upper), table_page(2, [(first, last), ("a", "b")])), CleanSteps())
         assert clean.pages[0].tables[0].rows == (*upper, (first, last), ("a", "b"))
+
+
+def test_running_heads_of_two_pages_may_stand_between() -> None:
+    first = table_page(1, [HEAD, ("chair", "120")])
+    second = table_page(2, [HEAD, ("desk", "300")])
+    pages = [
+        dataclasses.replace(page, lines=(line(f"Our report {number}", TOP - 30), *page.lines))
+        for number, page in enumerate((first, second), 1)
+    ]
+    clean = clean_document(document(*pages), CleanSteps(headers_footers=False, page_numbers=False))
+    assert [len(each.tables) for each in clean.pages] == [1, 0]
+    other = dataclasses.replace(second, lines=(line("Prices of 2024", TOP - 30), *second.lines))
+    apart = clean_document(document(pages[0], other), CleanSteps(headers_footers=False, page_numbers=False))
+    assert [len(each.tables) for each in apart.pages] == [1, 1]

@@ -208,3 +208,18 @@ def test_prose_between_rules_is_no_table(page: Drawing, drawn: object) -> None:
     assert callable(drawn)
     drawn(page)
     assert page.tables() == ()
+
+
+def test_the_last_row_may_stand_below_the_last_stripe(tmp_path: Path) -> None:
+    rows = [("Part", "Colour", "Size", "Stock"), *((f"{each}-100", "Red", "Large", "7") for each in "ABCDE")]
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    for number, row in enumerate(rows):
+        if number % 2 == 0:
+            canvas.setFillGray(0.9)
+            canvas.rect(70, 696 - 14 * number, 400, 14, stroke=0, fill=1)
+        canvas.setFillGray(0)
+        for place, cell in zip((72, 180, 280, 400), row, strict=True):
+            canvas.drawString(place, 700 - 14 * number, cell)
+    canvas.drawString(72, 700 - 14 * len(rows) - 20, "All parts are made to order, and may be late.")
+    canvas.save()
+    assert [table.rows for table in read_pdf(tmp_path / "a.pdf").pages[0].tables] == [tuple(rows)]

@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from qwen_batch.read.grids import MIN_EDGE, SNAP
-from qwen_batch.read.pdf_tables import find_grids
+from qwen_batch.read.grids import MIN_EDGE, SNAP, Rule, close_sides
+from qwen_batch.read.pdf_chars import Char
+from qwen_batch.read.ruled_tables import Grid, fill_grid, find_grids
 from qwen_batch.records import BBox
 
 
@@ -69,4 +70,38 @@ def test_cells_are_those_of_pdfplumber(seed: int) -> None:
     chance.shuffle(edges)
     horizontal = sum(edge[2] - edge[0] > edge[3] - edge[1] for edge in edges)
     wanted = of_pdfplumber(edges) if horizontal >= 3 and len(edges) - horizontal >= 2 else []
-    assert [sorted(map(rounded, found.cells)) for found in find_grids(edges)] == wanted
+    assert [sorted(map(rounded, found.cells)) for found in find_grids(edges, close=False)] == wanted
+
+
+def test_sides_are_closed_where_columns_are_divided_from_rule_to_rule() -> None:
+    level = [Rule(y, 50, 350) for y in (0, 20, 60, 80, 200, 240)]
+    between = [Rule(150, 0, 60), Rule(150, 80, 200)]
+    closed = {(rule.place, rule.start, rule.end) for rule in close_sides(between, level)}
+    assert {rule for rule in closed if rule[0] == 50} == {(50, 0, 20), (50, 20, 60), (50, 60, 80), (50, 80, 200)}
+    assert len(closed) == 8  # a title of 20 points belongs to the table, what follows does not
+
+
+def test_rules_around_prose_stay_open() -> None:
+    level = [Rule(y, 50, 350) for y in (0, 20, 60)]
+    assert list(close_sides([], level)) == []
+    assert list(close_sides([Rule(50, 0, 60), Rule(350, 0, 60)], level)) == []
+
+
+def test_boxes_of_a_diagram_are_no_table() -> None:
+    boxes = [(100 * step, 50 * step, 100 * step + 100, 50 * step + 50) for step in range(4)]  # corner to corner
+    edges = [
+        edge
+        for x0, top, x1, bottom in boxes
+        for edge in ((x0, top, x1, top), (x0, bottom, x1, bottom), (x0, top, x0, bottom), (x1, top, x1, bottom))
+    ]
+    words = [Char("a", x0 + 20.0, top + 20.0, x0 + 30.0, top + 30.0, 0) for x0, top, _, _ in boxes]
+    assert [fill_grid(found, words) for found in find_grids(edges)] == [None]
+
+
+def test_the_lines_behind_a_plot_are_no_table() -> None:
+    cells = tuple((x, y, x + 50.0, y + 20.0) for y in (0.0, 20.0, 40.0, 60.0) for x in (0.0, 50.0, 100.0, 150.0))
+    plot = Grid((0.0, 0.0, 200.0, 80.0), cells)
+    names = [Char(text, x + 5.0, 65.0, x + 10.0, 72.0, 0) for text, x in (("a", 0.0), ("b", 50.0), ("c", 100.0))]
+    assert fill_grid(plot, names) is None
+    filled = [Char("1", x + 5.0, y + 5.0, x + 10.0, y + 12.0, 0) for x, y, _, _ in cells]
+    assert fill_grid(plot, filled) is not None
