@@ -10,11 +10,11 @@ from __future__ import annotations
 import bisect
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from qwen_batch.clean.markers import is_cjk, is_item_text
-from qwen_batch.clean.rows import INDENT, Row, iter_runs
+from qwen_batch.clean.rows import INDENT, Row, in_one_run, iter_runs
 from qwen_batch.clean.words import COMMON
 
 SHORT = 0.4  # of the page: no line of a block is longer
@@ -23,10 +23,14 @@ COLUMN_LINES = 4  # of a column beside others, at least
 GOING_ON = 0.3  # of its lines, at least: those that begin in lower case
 FILLED = 0.8  # of a column's width, by its lines
 SAME_MIDDLE = 0.3  # ems between the middles of centred lines
+UNLIKE = 0.5  # ems between the left ends of centred lines that are not equally long
 SAME_COLUMN = 0.6  # the same between theirs and the text's
 SAME_END = 0.1  # ems between the ends of lines that are flush right
 MAX_FLUSH = 6  # lines that end at one place: more are justified
 _ADDRESS = re.compile(r"\S*(?:@|://|www\.)|\S+$")
+TIGHT = 0.7  # of the usual distance between lines
+QUOTED_LINES = 3  # of a quotation, at least
+STRAY = 0.1  # of a page's text: lines that begin where less of it does
 OPEN = COMMON["en"] | COMMON["de"] | {"a", "an", "in", "at", "on", "as"}
 
 
@@ -38,6 +42,10 @@ def corrected(rows: Sequence[Row], rights: Sequence[float], width: float) -> lis
     for start, end in iter_runs(rows):
         near = max(row.x1 for row in rows[start:end])
         done[start:end] = _of_run(rows[start:end], done[start:end], near, width - left, levels)
+    for start, end in _tight_runs(rows):
+        near = max(row.x1 for row in rows[start:end])
+        if end - start >= QUOTED_LINES and is_prose(rows[start:end], near):
+            done[start:end] = [near] * (end - start)
     edges, ends = Counter(_edge(row) for row in rows), Counter(round(row.x1) for row in rows)
     column = _column(rows, rights, width)
     for index, (row, after) in enumerate(pairwise(rows)):
@@ -71,6 +79,19 @@ def _of_run(
     going_on = sum(_continues(before.text, row.text) for before, row in pairwise(run))
     is_block = not going_on or (not filled and len(run) > COLUMN_LINES - 1 and going_on <= GOING_ON * len(run))
     return [outer] * len(run) if is_block and not beside else rights
+
+
+def _tight_runs(rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
+    """Start and end of each run of lines that stand much closer than is usual: quotations in a double-spaced text."""
+    start = 0
+    for index in range(1, len(rows) + 1):
+        if index < len(rows) and in_one_run(rows[index - 1], rows[index]):
+            row = rows[index]
+            if row.bottom - rows[index - 1].bottom < TIGHT * max(row.leading, rows[start].leading):
+                continue
+        if index - start > 1:
+            yield start, index
+        start = index
 
 
 def _num_beside(run: Sequence[Row], near: float, levels: Sequence[tuple[float, float]]) -> int:
@@ -113,22 +134,25 @@ def _edge(row: Row) -> int:
 
 
 def _column(rows: Sequence[Row], rights: Sequence[float], width: float) -> tuple[float, float]:
-    """Left and right end of the text: of the left edge that has most of it; of a page of titles three quarters."""
+    """Left and right end of the text, stray lines left out; of a page of titles three quarters."""
     amounts: Counter[int] = Counter()
     for row in rows:
         amounts[_edge(row)] += len(row.text)
-    edge, _ = max(amounts.items(), key=lambda item: item[1], default=(0, 0))
-    inside = [(row.x0, right) for row, right in zip(rows, rights, strict=True) if _edge(row) == edge]
-    left, right = min(x0 for x0, _ in inside), max(end for _, end in inside)
+    least = STRAY * amounts.total()
+    inside = [(row.x0, right) for row, right in zip(rows, rights, strict=True) if amounts[_edge(row)] >= least]
+    left, right = min((x0 for x0, _ in inside), default=0.0), max((end for _, end in inside), default=0.0)
     return (left, right) if right - left > SHORT * width else (width / 8, 7 * width / 8)
 
 
 def _is_centred(row: Row, after: Row, column: tuple[float, float]) -> bool:
     """Whether two lines of unlike length stand in the middle of the text, one below the other."""
     middle, below = (row.x0 + row.x1) / 2, (after.x0 + after.x1) / 2
+    is_wide = row.x1 - row.x0 > SHORT * (column[1] - column[0])
+    if is_item_text(row.text) or (is_wide and _begins_lower(after.text)):
+        return False
     return (
         abs(middle - below) < SAME_MIDDLE * row.size
-        and abs(row.x0 - after.x0) > INDENT * row.size
+        and abs(row.x0 - after.x0) > UNLIKE * row.size
         and min(row.x0, after.x0) > column[0] + INDENT * row.size
         and abs(2 * middle - sum(column)) < 2 * SAME_COLUMN * row.size
     )

@@ -9,11 +9,12 @@ import re
 from collections.abc import Sequence
 
 from qwen_batch.clean.blocks import is_prose
-from qwen_batch.clean.markers import COLUMN_GAP
-from qwen_batch.clean.rows import Row
+from qwen_batch.clean.markers import COLUMN_GAP, ends_sentence, is_item_text
+from qwen_batch.clean.rows import INDENT, Row, in_one_run
 
 TYPEWRITTEN = 0.5  # of a document's letters: more than so many in letters of one width
 COLUMN_EMS = 2.0  # a wider gap stands between columns
+HANGING = 3.0  # ems by which the later lines of an item may begin further in
 MIN_PITCH = 0.2  # ems: no letter is narrower
 MAX_INDENT = 80  # letters
 _SPACES = re.compile(" {2,}")
@@ -39,10 +40,19 @@ def with_indents(rows: Sequence[Row]) -> list[Row]:
     start = 0
     for index in range(1, len(rows) + 1):
         if index == len(rows) or not (rows[index].code and rows[index - 1].code):
-            if rows[start].code:
+            if index - start == 1 and start and _goes_on(rows[start - 1], rows[start]):
+                done[start] = as_prose(rows[start])
+            elif rows[start].code:
                 done[start:index] = _indented(rows[start:index])
             start = index
     return done
+
+
+def _goes_on(before: Row, row: Row) -> bool:
+    """Whether one line of code alone is the rest of a sentence, which ends with a command."""
+    step = row.x0 - before.x0
+    level = abs(step) < INDENT * row.size or (0 < step < HANGING * row.size and is_item_text(before.text))
+    return not before.code and level and in_one_run(before, row) and not ends_sentence(before.text)
 
 
 def _indented(block: Sequence[Row]) -> list[Row]:

@@ -174,3 +174,12 @@ def test_a_dash_within_a_sentence_begins_no_item() -> None:
         "— the goods of it",
         "— the price",
     ]
+
+
+def test_a_quotation_in_double_spaced_text_is_one_paragraph() -> None:
+    """Its lines begin where the first lines of the other paragraphs do, and end before theirs."""
+    texts = ["The supplier shall deliver the goods to the", "place that is named in the order", "and bear the risk"] * 3
+    around = tuple(line(text, TOP + 2 * LEADING * n, LEFT + 36 * (not n), x1=FULL) for n, text in enumerate(texts))
+    quoted = ["Neither party may assign this without the prior", "consent of the other party, which shall", "not be"]
+    tight = body([*quoted, "withheld."], TOP + 20 * LEADING, LEFT + 36, 500.0)
+    assert lines_of(*around, *tight) == [" ".join(texts), " ".join((*quoted, "withheld."))]

@@ -58,6 +58,12 @@ def test_the_name_of_a_file_on_a_line_of_its_own_is_no_code() -> None:
     assert text_of(lines[0], Line(lines[1].text, (72.0, 84.0, 540.0, 94.0), 10.0), moved).endswith("at a/torus.png")
 
 
+def test_a_command_that_ends_a_sentence_is_no_code_of_its_own() -> None:
+    lines = body(["The package can be used as its backend by adding", "full"], x1=540.0)
+    command = typed(["--git-builder='sbuild -A -s -v'"], TOP + LEADING)
+    assert text_of(lines[0], *command) == f"{lines[0].text} {command[0].text}"
+
+
 FENCED = '# Title\n\n```python\nif  x > 1:\n\treturn "x"  -  1\n\n\n    y = 2  \n```\n\nThe end.'
 
 
