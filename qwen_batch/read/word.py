@@ -100,8 +100,9 @@ def _unwrap(root: Any, hidden_styles: frozenset[str], hidden: list[str]) -> None
     etree.strip_tags(root, *named(*_WRAPPERS))
     for paragraph in reversed(joined):
         _join_to_next(paragraph)
+    last: dict[Any, Any] = {}
     for box in list(root.iter(f"{WORD_NS}txbxContent")):
-        _move_after_paragraph(box)
+        _move_after_paragraph(box, last)
 
 
 def _has_no_end(paragraph: Any) -> bool:
@@ -133,36 +134,30 @@ def _join_to_next(paragraph: Any) -> None:
     paragraph.getparent().remove(paragraph)
 
 
-def _move_after_paragraph(box: Any) -> None:
-    """A text box's paragraphs follow the paragraph that it is anchored in, in their order."""
+def _move_after_paragraph(box: Any, last: dict[Any, Any]) -> None:
+    """A text box's paragraphs follow the paragraph that it is anchored in, in their order; `last` is after which."""
     place = next((each for each in box.iterancestors(f"{WORD_NS}p") if each.getparent().tag != box.tag), None)
     run = next(box.iterancestors(f"{WORD_NS}r"), None)
     if place is None or run is None:
         return
-    while (following := place.getnext()) is not None and following.get(_BOXED):
-        place = following
+    anchor = place
+    place = last.get(anchor, anchor)
     for child in list(box):
         if child.tag in (f"{WORD_NS}p", f"{WORD_NS}tbl"):
-            child.set(_BOXED, "1")
             place.addnext(child)
             place = child
-
-
-_BOXED = "boxed"  # marks what stood in a text box
+    last[anchor] = place
 
 
 def _write_numbers(root: Any, numbering: Numbering) -> None:
     """Each paragraph begins with its number, and says no more that it has one."""
     for paragraph in root.iter(f"{WORD_NS}p"):
-        paragraph.attrib.pop(_BOXED, None)
         if (mark := numbering.mark(paragraph)) and _holds_something(paragraph):
             run = paragraph.makeelement(f"{WORD_NS}r")
             text = run.makeelement(f"{WORD_NS}t", {_SPACE: "preserve"})
             text.text = mark
             run.append(text)
             paragraph.insert(0 if paragraph.find(f"{WORD_NS}pPr") is None else 1, run)
-    for table in root.iter(f"{WORD_NS}tbl"):
-        table.attrib.pop(_BOXED, None)
     _without(root, "numPr")
 
 

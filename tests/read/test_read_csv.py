@@ -82,9 +82,9 @@ def test_parts_give_the_text_of_the_whole(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_memory_grows_with_the_text_and_not_with_its_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = table(tmp_path / "a.csv", 20_000)
+    path = table(tmp_path / "a.csv", 6_000)
     monkeypatch.setattr(text_module, "LONG_BYTES", 1000)
-    monkeypatch.setattr(tables_in_text, "SECTION_CHARS", 20_000)
+    monkeypatch.setattr(tables_in_text, "SECTION_CHARS", 6_000)
     clean(path)  # what is loaded stays
     tracemalloc.start()
     done = clean(path)
