@@ -77,6 +77,7 @@ _NAMES: dict[str, str] = {
     "empty": "empty",
 }
 BOMS = (b"\xef\xbb\xbf", b"\xff\xfe\0\0", b"\0\0\xfe\xff", b"\xff\xfe", b"\xfe\xff")
+_PDF_OBJECT = re.compile(rb"[\r\n]\d+ \d+ obj\b")
 MAX_CONTROL_SHARE = 0.03
 MIN_LATIN_SHARE = 0.9  # where zeros tell already
 MIN_KNOWN_SHARE = 0.97  # of the characters of a text in UTF-16; of bytes at random half are
@@ -104,10 +105,13 @@ def kind_of(path: Path) -> Kind | None:
 
 
 def sniff(head: bytes) -> Kind:
-    """Kind by the first bytes of a file. A PDF may have up to 1024 bytes of something else in front (PDF 1.7, H.3)."""
+    """Kind by the first bytes of a file.
+
+    A PDF may have up to 1024 bytes of something else in front (PDF 1.7, H.3), or have lost its first line.
+    """
     if not head:
         return "empty"
-    if b"%PDF-" in head[:1024]:
+    if b"%PDF-" in head[:1024] or (head.startswith(b"%") and _PDF_OBJECT.search(head, 0, 1024)):
         return "pdf"
     for magic, kind in _MAGIC:
         if head.startswith(magic):

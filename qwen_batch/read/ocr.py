@@ -41,6 +41,7 @@ class Recogniser:
         """`pictures`: also those beside the text of a page."""
         self._seconds_left = seconds
         self._pictures = pictures
+        self.has_read = False
 
     def read(self, page: PdfPage) -> Recognised | None:
         """What the picture of a pdfium page says; None: it cannot be read now."""
@@ -56,6 +57,7 @@ class Recogniser:
         _take_extra_memory()
         start = time.monotonic()
         found = recognise_it()
+        self.has_read = True
         self._seconds_left -= time.monotonic() - start
         return found
 

@@ -28,10 +28,10 @@ class PageTables(NamedTuple):
     unfinished: Table | None = None
 
 
-def read_tables(marks: Marks, page: PageChars, before: Table | None = None) -> PageTables:
+def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), before: Table | None = None) -> PageTables:
     """Ruled tables, and unruled ones beside them; where rules only frame or stripe them, the columns count.
 
-    `before`: the unfinished table of the page before.
+    `typed`: values of fields, for the cells of ruled ones. `before`: the unfinished table of the page before.
     """
     grids = find_grids(marks.edges)
     have_rules = sum(edge[2] - edge[0] >= MIN_RULE for edge in marks.edges) >= 3
@@ -39,7 +39,7 @@ def read_tables(marks: Marks, page: PageChars, before: Table | None = None) -> P
     numbers = numbers_of(page)
     if not grids and not find_framed and not any(numbers) and before is None:
         return PageTables()
-    ruled = _ruled(grids, marks.edges, page.chars()) if grids else []
+    ruled = _ruled(grids, marks.edges, [*page.chars(), *typed]) if grids else []
     words = words_of(page) if find_framed or any(numbers) or before else []
     rows = rows_of(words)
     framed = find_framed(words) if find_framed else []

@@ -21,7 +21,7 @@ from qwen_batch.read.page_tables import PageTables, read_tables
 from qwen_batch.read.pdf_chars import PageChars
 from qwen_batch.read.pdf_covers import iter_covers
 from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
-from qwen_batch.read.pdf_forms import read_fields, with_fields
+from qwen_batch.read.pdf_forms import as_chars, read_fields, with_fields
 from qwen_batch.read.pdf_lines import LineMaker, iter_lines
 from qwen_batch.read.pdf_marks import read_marks
 from qwen_batch.read.pdf_pictures import COVER_CHARS, LOOK_SCALE, pictures_alone, shows_lines, with_picture
@@ -75,13 +75,13 @@ def read_pdf(
         read: list[_ReadPage] = []
         for number in range(1, num_pages + 1):
             read.append(_read_page(file, number, tables, recogniser, read[-1].unfinished if read else None))
-    return _judge(read)
+    return _judge(read, recogniser.has_read)
 
 
 class _ReadPage(NamedTuple):
     page: Page
     num_marks: int = 0  # drawn objects besides text
-    broken: bool = False
+    broken: str = ""  # why it could not be read
     garbled: bool = False  # its text layer says nothing
     unfinished: Table | None = None  # may go on on the next page
     may_be_read: bool = False  # by OCR: no text, but an image, or so much drawn that it may be letters
@@ -124,8 +124,10 @@ def _read_page(
             read = _read_open_page(page, page_number, tables, before)
             read = _recognised(read, page, recogniser) if read.may_be_read else read
             return _with_pictures(read, page, recogniser) if read.pictures else read
-    except PdfiumError:
-        return _ReadPage(Page(page_number, ()), broken=True)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever is wrong with a page, the others are read
+        return _ReadPage(Page(page_number, ()), broken=f"{type(error).__name__}: {error}")
 
 
 def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table | None) -> _ReadPage:
@@ -134,12 +136,12 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
     has_text = bool(chars.text) and not chars.text.isspace()
     covers_of = functools.partial(iter_covers, page, (width / 2, height / 2), has_text)
     marks = read_marks(page.handle, placement, tables and has_text, covers_of)
-    found, unfinished = read_tables(marks, chars, before) if has_text and tables else PageTables()
+    fields = read_fields(page.forms, page.handle, placement)
+    typed = list(as_chars(fields))
+    found, unfinished = read_tables(marks, chars, typed, before) if has_text and tables else PageTables()
     maker = LineMaker(view.textpage, placement, chars)
     made = (line for start, end in iter_lines(chars, _regions(chars, found)) for line in maker.make(start, end))
-    lines = with_standing(view, in_reading_order(list(made)), found)
-    if page.forms:
-        lines = tuple(with_fields(lines, read_fields(page.forms, page.handle, placement)))
+    lines = with_fields(with_standing(view, in_reading_order(list(made)), found), fields, found)
     if is_garbled("\n".join(line.text for line in lines), view.num_unnamed):
         return _ReadPage(
             Page(page_number, (), (), width, height, needs_ocr=True),
@@ -212,17 +214,21 @@ def _regions(chars: PageChars, tables: Sequence[Table]) -> list[int] | None:
     return regions
 
 
-def _judge(read: Sequence[_ReadPage]) -> PdfContent:
+def _judge(read: Sequence[_ReadPage], ocr_ran: bool) -> PdfContent:
     """Decide what a document without text is, and warn of pages that are missing from a document with text."""
     broken = [each.page.page_number for each in read if each.broken]
+    causes = ", ".join(dict.fromkeys(each.broken for each in read if each.broken))
     scans = [each.page.page_number for each in read if each.page.needs_ocr and not each.garbled and not each.partly]
     garbled = [each.page.page_number for each in read if each.page.needs_ocr and each.garbled]
     if not any(each.page.lines and (each.partly or not each.page.needs_ocr) for each in read):
         if broken and len(broken) == len(read):
-            raise DocumentError("damaged", "none of its pages can be read: fetch the file again, or save it anew")
+            message = f"none of its pages can be read ({causes}): fetch the file again, or save it anew"
+            raise DocumentError("damaged", message)
         if any(each.num_marks for each in read):
             what = "its text layer is garbled" if any(each.garbled for each in read) else "image-only"
             advice = "install the extra `ocr` and leave input.ocr at auto, or recognise the text first"
+            if ocr_ran:
+                advice = "OCR found none either: look at the pages, or scan them again"
             raise DocumentError("needs_ocr", f"{what}: {_pages(len(read))} and no text that can be read; {advice}")
         raise DocumentError("empty", f"{_pages(len(read))}, all blank: nothing is written or drawn on them")
     warnings = []
@@ -237,7 +243,7 @@ def _judge(read: Sequence[_ReadPage]) -> PdfContent:
         numbers = _listed([page.page_number for page in seen])
         warnings.append(f"pages read by OCR, with a confidence of {mean:.2f}: {numbers}")
     if broken:
-        warnings.append(f"pages that could not be read: {_listed(broken)}")
+        warnings.append(f"pages that could not be read: {_listed(broken)} ({causes})")
     return PdfContent(tuple(each.page for each in read), tuple(warnings))
 
 

@@ -6,6 +6,7 @@ Coordinates leave here as the reader of the page sees them: points from the top 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 import math
 import operator
@@ -24,6 +25,8 @@ DIVIDED = "\x02"  # pdfium: a hyphen that ends a line; the line break after it i
 NOT_CHARACTERS = frozenset("\x00\ufffe\uffff")
 BOXES_AT_ONCE = 1024
 _HYPHEN_MARK = re.compile("\ufffe")  # the same as DIVIDED, in the text as a whole
+_HALF = re.compile("[\ud800-\udfff]")  # of a character beyond U+FFFF
+_SECOND_HALF = re.compile("(?<=[\ud800-\udbff])[\udc00-\udfff]")
 _BLANK = re.compile(r"\s")
 
 
@@ -105,12 +108,13 @@ class PageChars:
 
     def only(self, chosen: Sequence[bool]) -> PageChars:
         """The chosen characters, and all white space."""
-        numbers = [number for number, char in enumerate(self.text) if chosen[number] or char.isspace()]
-        text = "".join(self.text[number] for number in numbers)
-        x0, top, x1, bottom = (
-            [side[number] for number in numbers] for side in (self.x0, self.top, self.x1, self.bottom)
-        )
-        return PageChars(text, x0, top, x1, bottom, [self.numbers[number] for number in numbers])
+        return self.at([place for place, char in enumerate(self.text) if chosen[place] or char.isspace()])
+
+    def at(self, kept: Sequence[int]) -> PageChars:
+        """The characters at some places of these."""
+        x0, top, x1, bottom = ([side[place] for place in kept] for side in (self.x0, self.top, self.x1, self.bottom))
+        text, numbers = "".join([self.text[place] for place in kept]), [self.numbers[place] for place in kept]
+        return PageChars(text, x0, top, x1, bottom, numbers)
 
     def chars(self) -> list[Char]:
         """All of them, each by itself."""
@@ -129,7 +133,19 @@ def read_chars(textpage: int, placement: Placement) -> PageChars:
         num_unnamed = len(text) - len(numbers)
         text = "".join(text[number] for number in numbers)
         x0, top, x1, bottom = ([places[number] for number in numbers] for places in (x0, top, x1, bottom))
-    return PageChars(text, x0, top, x1, bottom, numbers, num_unnamed)
+    chars = PageChars(text, x0, top, x1, bottom, numbers, num_unnamed)
+    return _without_halves(chars) if _HALF.search(text) else chars
+
+
+def _without_halves(chars: PageChars) -> PageChars:
+    """With one character for each two that pdfium gives for those beyond U+FFFF: rare ideographs, letters of formulas.
+
+    A half alone is U+FFFD.
+    """
+    seconds = {match.start() for match in _SECOND_HALF.finditer(chars.text)}
+    kept = [place for place in range(len(chars.text)) if place not in seconds]
+    text = chars.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return dataclasses.replace(chars.at(kept), text=text)
 
 
 def _read_text(textpage: int) -> str:
@@ -137,7 +153,7 @@ def _read_text(textpage: int) -> str:
     count = pdfium.FPDFText_CountChars(textpage)
     buffer = (ctypes.c_ushort * (2 * count + 2))()
     size = pdfium.FPDFText_GetText(textpage, 0, count, buffer) - 1  # in units of UTF-16
-    text = bytes(buffer)[: 2 * max(0, size)].decode("utf-16-le", "replace")
+    text = bytes(buffer)[: 2 * max(0, size)].decode("utf-16-le", "surrogatepass")
     if len(text) != count:  # it leaves out what is no character, and then does not tell where
         return "".join(_char_at(textpage, number) for number in range(count))
     return _HYPHEN_MARK.sub(lambda match: _char_at(textpage, match.start()), text)

@@ -14,6 +14,10 @@ from qwen_batch.read import pdfium
 WHITE = 0xFFFFFFFF
 FORM_INFO_BYTES = 1024  # more than FPDF_FORMFILLINFO takes; all of its callbacks are left out
 FORM_INFO_VERSION = 2
+FARTHEST = 1e5  # points: no sheet reaches there
+HEAD = b"%PDF-1.7\n"  # pdfium refuses files without
+HEAD_WITHIN = 1024  # bytes
+MAX_HEADLESS_BYTES = 1 << 26  # such a file is held in memory
 
 
 class PdfiumError(Exception):
@@ -42,6 +46,8 @@ class PdfPage:
         self.handle: int = pdfium.FPDF_LoadPage(file, index) or 0
         if not self.handle:
             raise PdfiumError(pdfium.FPDF_GetLastError())
+        if not all(self.size):  # a crop box that is empty, or beside the sheet, is none
+            pdfium.FPDFPage_SetCropBox(self.handle, -FARTHEST, -FARTHEST, FARTHEST, FARTHEST)
         self.forms = forms  # the handle of the file's form fields, where it has any
         if forms:
             pdfium.FORM_OnAfterLoadPage(self.handle, forms)
@@ -88,6 +94,11 @@ class PdfPage:
         self.close()
 
 
+def _lacks_head(path: Path) -> bool:
+    with path.open("rb") as file:
+        return path.stat().st_size <= MAX_HEADLESS_BYTES and HEAD[:5] not in file.read(HEAD_WITHIN)
+
+
 class PdfFile:
     """An open file."""
 
@@ -95,6 +106,9 @@ class PdfFile:
         """Raises PdfiumError."""
         secret = None if password is None else password.encode("utf-8", "surrogateescape")
         self._handle: int | None = pdfium.FPDF_LoadDocument(os.fsencode(path), secret)
+        if not self._handle and pdfium.FPDF_GetLastError() == pdfium.FPDF_ERR_FORMAT and _lacks_head(path):
+            self._data = HEAD + path.read_bytes()  # pdfium reads from here as long as the file is open
+            self._handle = pdfium.FPDF_LoadMemDocument(self._data, len(self._data), secret)
         self._forms: int | None = None
         self._masked: dict[str, bool] = {}
         if len(self) < 1:

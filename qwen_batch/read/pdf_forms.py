@@ -1,43 +1,55 @@
-"""What was filled into a PDF's form: values of fields are no text of the page, they hang on it as annotations."""
+"""What was filled into a PDF's form or typed over a page: no text of the page, but annotations that hang on it."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
 
 from qwen_batch.read import pdfium
-from qwen_batch.read.pdf_chars import Placement
-from qwen_batch.records import Line
+from qwen_batch.read.pdf_chars import Char, Placement
+from qwen_batch.records import Line, Table
 
 MAX_FIELDS = 5_000  # of a page
 MAX_VALUE_BYTES = 1 << 20
 TICK = "[x]"
+NOWHERE = -1  # among pdfium's characters
 _TEXT = (pdfium.FPDF_FORMFIELD_TEXTFIELD, pdfium.FPDF_FORMFIELD_COMBOBOX, pdfium.FPDF_FORMFIELD_LISTBOX)
 _BOXES = (pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON)
+_UNSEEN = pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW
 
 
-def read_fields(form: int, page: int, placement: Placement) -> list[Line]:
-    """The values of filled fields of a page, each at its place; a box that is ticked is `[x]`."""
+def read_fields(form: int | None, page: int, placement: Placement) -> list[Line]:
+    """The values of filled fields of a page and what was typed over it, each at its place; a ticked box is `[x]`."""
     lines: list[Line] = []
     for index in range(min(pdfium.FPDFPage_GetAnnotCount(page), MAX_FIELDS)):
         annotation = pdfium.FPDFPage_GetAnnot(page, index)
         if not annotation:
             continue
         try:
-            if pdfium.FPDFAnnot_GetSubtype(annotation) == pdfium.FPDF_ANNOT_WIDGET:
-                lines.extend(_iter_lines(form, annotation, placement))
+            subtype = pdfium.FPDFAnnot_GetSubtype(annotation)
+            if subtype == pdfium.FPDF_ANNOT_WIDGET and form:
+                lines.extend(_iter_lines(_filled(form, annotation), annotation, placement))
+            elif subtype == pdfium.FPDF_ANNOT_FREETEXT and not pdfium.FPDFAnnot_GetFlags(annotation) & _UNSEEN:
+                lines.extend(_iter_lines(_contents(annotation), annotation, placement))
         finally:
             pdfium.FPDFPage_CloseAnnot(annotation)
     return lines
 
 
-def _iter_lines(form: int, annotation: int, placement: Placement) -> Iterator[Line]:
+def _filled(form: int, annotation: int) -> str:
     kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation)
-    text = ""
     if kind in _TEXT and not _is_secret(form, annotation, kind):
-        text = _value(form, annotation)
-    elif kind in _BOXES and pdfium.FPDFAnnot_IsChecked(form, annotation):
-        text = TICK
+        return _string(functools.partial(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation))
+    return TICK if kind in _BOXES and pdfium.FPDFAnnot_IsChecked(form, annotation) else ""
+
+
+def _contents(annotation: int) -> str:
+    return _string(functools.partial(pdfium.FPDFAnnot_GetStringValue, annotation, b"Contents"))
+
+
+def _iter_lines(text: str, annotation: int, placement: Placement) -> Iterator[Line]:
     rect = pdfium.FS_RECTF()
     if not text.strip() or not pdfium.FPDFAnnot_GetRect(annotation, rect):
         return
@@ -54,23 +66,47 @@ def _is_secret(form: int, annotation: int, kind: int) -> bool:
     return is_text and bool(pdfium.FPDFAnnot_GetFormFieldFlags(form, annotation) & pdfium.FPDF_FORMFLAG_TEXT_PASSWORD)
 
 
-def _value(form: int, annotation: int) -> str:
-    size = pdfium.FPDFAnnot_GetFormFieldValue(form, annotation, None, 0)  # in bytes of UTF-16, the closing zero too
+def _string(fill: Callable[[ctypes.Array[ctypes.c_char] | None, int], int]) -> str:
+    """What a function of pdfium puts into a buffer, which it is told with its size in bytes."""
+    size = fill(None, 0)  # in bytes of UTF-16, the closing zero too
     if not 2 < size <= MAX_VALUE_BYTES:
         return ""
     buffer = ctypes.create_string_buffer(size)
-    pdfium.FPDFAnnot_GetFormFieldValue(form, annotation, buffer, size)
+    fill(buffer, size)
     return buffer.raw[: size - 2].decode("utf-16-le", "replace")
 
 
-def with_fields(lines: Sequence[Line], fields: Sequence[Line]) -> list[Line]:
-    """Each value after the text that stands to its left or, without one, right above it."""
+def as_chars(fields: Sequence[Line]) -> Iterator[Char]:
+    """Values for the cells of ruled tables: each is one character there, after a blank."""
+    for field in fields:
+        if field.bbox:
+            yield Char(" ", *field.bbox, NOWHERE)
+            yield Char(field.text, *field.bbox, NOWHERE)
+
+
+def with_fields(lines: Sequence[Line], fields: Sequence[Line], tables: Sequence[Table]) -> tuple[Line, ...]:
+    """Each value after the text that stands to its left or, without one, right above it.
+
+    A table stands for the lines at its place: a value that is in none of its cells has no place.
+    """
     done = list(lines)
     for field in fields:
         distances = [(_distance(line, field), number) for number, line in enumerate(done)]
         place = min(distances)[1] + 1 if distances else 0
-        done.insert(place, field)
-    return done
+        is_lost = any(_is_over(field, table) and not _holds(table, field.text) for table in tables)
+        done.insert(place, dataclasses.replace(field, bbox=None) if is_lost else field)
+    return tuple(done)
+
+
+def _is_over(field: Line, table: Table) -> bool:
+    if field.bbox is None or table.bbox is None:
+        return False
+    x, y = (field.bbox[0] + field.bbox[2]) / 2, (field.bbox[1] + field.bbox[3]) / 2
+    return table.bbox[0] <= x <= table.bbox[2] and table.bbox[1] <= y <= table.bbox[3]
+
+
+def _holds(table: Table, text: str) -> bool:
+    return any(text in cell for row in table.rows for cell in row)
 
 
 def _distance(line: Line, field: Line) -> float:

@@ -16,11 +16,12 @@ from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_uint, c_ulong,
 from pathlib import Path
 from typing import Any
 
-FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY = 4, 5
+FPDF_ERR_FORMAT, FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY = 3, 4, 5
 FORMTYPE_NONE = 0
 FPDF_PAGEOBJ_PATH, FPDF_PAGEOBJ_IMAGE, FPDF_PAGEOBJ_FORM = 2, 3, 5
 FPDF_SEGMENT_LINETO, FPDF_SEGMENT_MOVETO = 0, 2
-FPDF_ANNOT_WIDGET = 20
+FPDF_ANNOT_FREETEXT, FPDF_ANNOT_WIDGET = 3, 20
+FPDF_ANNOT_FLAG_HIDDEN, FPDF_ANNOT_FLAG_NOVIEW = 1 << 1, 1 << 5
 FPDF_FORMFIELD_CHECKBOX, FPDF_FORMFIELD_RADIOBUTTON = 2, 3
 FPDF_FORMFIELD_COMBOBOX, FPDF_FORMFIELD_LISTBOX, FPDF_FORMFIELD_TEXTFIELD = 4, 5, 6
 FPDF_FORMFLAG_TEXT_PASSWORD = 1 << 13
@@ -66,6 +67,7 @@ _uint_at, _double_at = POINTER(c_uint), POINTER(c_double)
 
 FPDF_GetLastError = _declared("FPDF_GetLastError", c_ulong)
 FPDF_LoadDocument = _declared("FPDF_LoadDocument", _handle, c_char_p, c_char_p)
+FPDF_LoadMemDocument = _declared("FPDF_LoadMemDocument", _handle, c_char_p, _int, c_char_p)
 FPDF_CloseDocument = _declared("FPDF_CloseDocument", None, _handle)
 FPDF_GetPageCount = _declared("FPDF_GetPageCount", _int, _handle)
 FPDF_GetFormType = _declared("FPDF_GetFormType", _int, _handle)
@@ -78,6 +80,7 @@ FPDF_LoadPage = _declared("FPDF_LoadPage", _handle, _handle, _int)
 FPDF_ClosePage = _declared("FPDF_ClosePage", None, _handle)
 FPDF_GetPageWidthF = _declared("FPDF_GetPageWidthF", c_float, _handle)
 FPDF_GetPageHeightF = _declared("FPDF_GetPageHeightF", c_float, _handle)
+FPDFPage_SetCropBox = _declared("FPDFPage_SetCropBox", None, _handle, *[c_float] * 4)  # left, bottom, right, top
 FPDFPage_GetRotation = _declared("FPDFPage_GetRotation", _int, _handle)  # in quarters, clockwise
 FPDFPage_SetRotation = _declared("FPDFPage_SetRotation", None, _handle, _int)
 FPDF_PageToDevice = _declared(
@@ -129,6 +132,8 @@ FPDFPage_GetAnnotCount = _declared("FPDFPage_GetAnnotCount", _int, _handle)
 FPDFPage_GetAnnot = _declared("FPDFPage_GetAnnot", _handle, _handle, _int)
 FPDFPage_CloseAnnot = _declared("FPDFPage_CloseAnnot", None, _handle)
 FPDFAnnot_GetSubtype = _declared("FPDFAnnot_GetSubtype", _int, _handle)
+FPDFAnnot_GetFlags = _declared("FPDFAnnot_GetFlags", _int, _handle)
+FPDFAnnot_GetStringValue = _declared("FPDFAnnot_GetStringValue", c_ulong, _handle, c_char_p, c_void_p, c_ulong)
 FPDFAnnot_GetRect = _declared("FPDFAnnot_GetRect", _int, _handle, POINTER(FS_RECTF))
 FPDFAnnot_GetFormFieldType = _declared("FPDFAnnot_GetFormFieldType", _int, _handle, _handle)
 FPDFAnnot_GetFormFieldFlags = _declared("FPDFAnnot_GetFormFieldFlags", _int, _handle, _handle)

@@ -63,6 +63,14 @@ def test_without_time_or_the_extra_a_scan_needs_ocr(tmp_path: Path, nda: Path, m
         read_pdf(path, ocr_seconds=60)
 
 
+def test_advice_where_recognition_found_nothing(tmp_path: Path, nda: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ocr, "_is_installed", lambda: True)
+    monkeypatch.setattr(ocr, "recognise", lambda page: ocr.Recognised((), 0.0))
+    with pytest.raises(DocumentError, match="OCR found none either") as caught:
+        read_pdf(scan(tmp_path, nda), ocr_seconds=60)
+    assert caught.value.error_type == "needs_ocr"
+
+
 def test_recognised_pages_are_marked_with_their_confidence(
     tmp_path: Path, nda: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from raw_pdf import write_pages
 from reportlab.lib import colors
 from reportlab.lib.pagesizes import A4
 from reportlab.lib.utils import ImageReader
@@ -16,12 +17,16 @@ from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Table, TableStyle
 
 from qwen_batch.errors import DocumentError
+from qwen_batch.read import pdf
 from qwen_batch.read.pdf import read_pdf
 from qwen_batch.read.pdf_chars import PageChars
+from qwen_batch.read.pdf_file import PdfPage
 from qwen_batch.read.pdf_lines import iter_lines
+from qwen_batch.read.pdf_turn import PageView
 from qwen_batch.records import Span
 
 WritePdf = Callable[..., Path]
+HELLO = "BT /F 12 Tf 72 700 Td (Hello) Tj ET"
 
 
 def error_of(path: Path, **settings: object) -> DocumentError:
@@ -223,6 +228,7 @@ def test_zero_bytes_are_empty(tmp_path: Path, data: bytes) -> None:
         (b"<!DOCTYPE html><html>", "HTML"),
         (b"PK\x03\x04....", "a zip archive or an office document"),
         (b"Dear reader,\n", "plain text"),
+        (b"% A remark on the object 1 0 obj\n", "plain text"),
     ],
 )
 def test_a_file_of_another_kind(tmp_path: Path, data: bytes, words: str) -> None:
@@ -230,6 +236,29 @@ def test_a_file_of_another_kind(tmp_path: Path, data: bytes, words: str) -> None
     error = error_of(tmp_path / "x.pdf")
     assert error.error_type == "wrong_type"
     assert f"the content is {words}:" in str(error)
+
+
+def test_a_file_that_lost_its_first_line(tmp_path: Path) -> None:
+    path = write_pages(tmp_path / "headless.pdf", [HELLO], head=b"%\xe2\xe3\xcf\xd3\n")
+    assert [page.text for page in read_pdf(path).pages] == ["Hello"]
+
+
+@pytest.mark.parametrize("box", ["[300 300 300 300]", "[700 900 800 1000]", "[0 0 0 0]"])
+def test_a_crop_box_without_any_of_the_sheet_is_none(tmp_path: Path, box: str) -> None:
+    (page,) = read_pdf(write_pages(tmp_path / "box.pdf", [HELLO], f"/CropBox {box}")).pages
+    assert (page.text, page.width, page.height) == ("Hello", 600, 800)
+
+
+def test_a_bad_page_does_not_take_the_others_with_it(write_pdf: WritePdf, monkeypatch: pytest.MonkeyPatch) -> None:
+    views = iter([pdf.read_upright, None, pdf.read_upright])  # None cannot be called
+
+    def read_upright(page: PdfPage) -> PageView:
+        return next(views)(page)  # type: ignore[misc]
+
+    monkeypatch.setattr(pdf, "read_upright", read_upright)
+    content = read_pdf(write_pdf([["first"], ["second"], ["third"]]))
+    assert [page.text for page in content.pages] == ["first", "", "third"]
+    assert content.warnings == ("pages that could not be read: 2 (TypeError: 'NoneType' object is not callable)",)
 
 
 def test_a_damaged_file(write_pdf: WritePdf) -> None:
