@@ -114,7 +114,7 @@ class PageChars:
         """The characters at some places of these."""
         x0, top, x1, bottom = ([side[place] for place in kept] for side in (self.x0, self.top, self.x1, self.bottom))
         text, numbers = "".join([self.text[place] for place in kept]), [self.numbers[place] for place in kept]
-        return PageChars(text, x0, top, x1, bottom, numbers)
+        return PageChars(text, x0, top, x1, bottom, numbers, self.num_unnamed)
 
     def chars(self) -> list[Char]:
         """All of them, each by itself."""

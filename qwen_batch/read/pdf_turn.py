@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from qwen_batch.read import pdfium
+from qwen_batch.read.pdf_accents import with_accents
 from qwen_batch.read.pdf_chars import PageChars, Placement, placement_of, read_chars
 from qwen_batch.read.pdf_file import PdfPage
 from qwen_batch.read.pdf_lines import LineMaker, direction_at, iter_lines
@@ -70,7 +71,7 @@ def with_standing(view: PageView, lines: Sequence[Line], tables: Sequence[Table]
 def _read_view(page: PdfPage) -> PageView:
     size, textpage = page.size, page.load_text()
     placement = placement_of(page.handle, *size)
-    chars = read_chars(textpage, placement)
+    chars = with_accents(read_chars(textpage, placement))
     return PageView(textpage, placement, chars, size, num_unnamed=chars.num_unnamed)
 
 
