@@ -86,6 +86,7 @@ class _ReadPage(NamedTuple):
     unfinished: Table | None = None  # may go on on the next page
     may_be_read: bool = False  # by OCR: no text, but an image, or so much drawn that it may be letters
     pictures: tuple[BBox, ...] = ()  # beside its text, that may show more of it
+    is_cut: bool = False  # there is text beyond what is shown of it
     partly: bool = False  # such a picture shows text that was not read
 
 
@@ -160,7 +161,14 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
         page_number, lines, found, width, height, is_scan, written_down=written_down, pictures=marks.pictures
     )
     pictures = () if may_be_read or not lines else tuple(pictures_alone(marks.images, lines, view.size))
-    return _ReadPage(page_read, marks.num_objects, unfinished=unfinished, may_be_read=may_be_read, pictures=pictures)
+    return _ReadPage(
+        page_read,
+        marks.num_objects,
+        unfinished=unfinished,
+        may_be_read=may_be_read,
+        pictures=pictures,
+        is_cut=view.is_cut,
+    )
 
 
 def _are_stamps(lines: Sequence[Line], height: float) -> bool:
@@ -242,6 +250,8 @@ def _judge(read: Sequence[_ReadPage], ocr_ran: bool) -> PdfContent:
         mean = sum(page.ocr_confidence or 0.0 for page in seen) / len(seen)
         numbers = _listed([page.page_number for page in seen])
         warnings.append(f"pages read by OCR, with a confidence of {mean:.2f}: {numbers}")
+    if cut := [each.page.page_number for each in read if each.is_cut]:
+        warnings.append(f"pages with text beyond their edges, which is not shown and left out: {_listed(cut)}")
     if broken:
         warnings.append(f"pages that could not be read: {_listed(broken)} ({causes})")
     return PdfContent(tuple(each.page for each in read), tuple(warnings))

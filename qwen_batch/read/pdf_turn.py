@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from qwen_batch.read import pdfium
 from qwen_batch.read.pdf_accents import with_accents
+from qwen_batch.read.pdf_blanks import without_idle_blanks
 from qwen_batch.read.pdf_chars import PageChars, Placement, placement_of, read_chars
 from qwen_batch.read.pdf_file import PdfPage
 from qwen_batch.read.pdf_lines import LineMaker, direction_at, iter_lines
@@ -24,6 +25,7 @@ from qwen_batch.records import BBox, Line, Table
 SAMPLES = 40  # characters of a page; the matrix of each is a call of 1 us
 MOST = 0.6  # of these: turned alike, they turn the page
 EDGE = 0.15  # of the page's height: where running heads and page numbers stand
+LEAST_SHOWN = 0.03  # of all characters
 
 
 class PageView(NamedTuple):
@@ -35,6 +37,7 @@ class PageView(NamedTuple):
     size: tuple[float, float]  # width and height of the page in that frame
     above: tuple[Line, ...] = ()  # what stood upright before the page was turned, in the upper half
     below: tuple[Line, ...] = ()
+    is_cut: bool = False  # there is text beyond what is shown of the sheet
     num_unnamed: int = 0  # characters for which their font has no name
 
 
@@ -71,8 +74,29 @@ def with_standing(view: PageView, lines: Sequence[Line], tables: Sequence[Table]
 def _read_view(page: PdfPage) -> PageView:
     size, textpage = page.size, page.load_text()
     placement = placement_of(page.handle, *size)
-    chars = with_accents(read_chars(textpage, placement))
-    return PageView(textpage, placement, chars, size, num_unnamed=chars.num_unnamed)
+    drawn = read_chars(textpage, placement)
+    chars = _shown(drawn, *size)
+    is_cut = len(chars.text) < len(drawn.text)
+    return PageView(textpage, placement, with_accents(chars), size, num_unnamed=chars.num_unnamed, is_cut=is_cut)
+
+
+def _shown(chars: PageChars, width: float, height: float) -> PageChars:
+    """The lines of which something is on what is shown of the sheet; all of them where hardly any is: its box is wrong.
+
+    A line that only runs over the edge is text of the page, however little of it is seen.
+    """
+    if not chars.text or (
+        min(chars.x0) >= 0 <= min(chars.top) and max(chars.x1) <= width and max(chars.bottom) <= height
+    ):
+        return chars
+    across = [0 <= x0 + x1 <= 2 * width for x0, x1 in zip(chars.x0, chars.x1, strict=True)]
+    down = [0 <= top + bottom <= 2 * height for top, bottom in zip(chars.top, chars.bottom, strict=True)]
+    inside = [x and y and not char.isspace() for x, y, char in zip(across, down, chars.text, strict=True)]
+    if sum(inside) < LEAST_SHOWN * len(inside):
+        return chars
+    for start, end in iter_lines(chars):
+        inside[start:end] = [any(inside[start:end])] * (end - start)
+    return chars.only(inside)
 
 
 def _in_order(view: PageView) -> PageView:
@@ -82,7 +106,7 @@ def _in_order(view: PageView) -> PageView:
         from qwen_batch.read.bidi import in_logical_order
 
         chars = PageChars.of(in_logical_order(chars.chars()))
-    return view._replace(chars=chars.without_blanks())
+    return view._replace(chars=without_idle_blanks(chars.without_blanks()))
 
 
 def _turns_to_upright(view: PageView) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from raw_pdf import with_names
+import pytest
+from raw_pdf import with_names, write_pages
 
 from qwen_batch.read.pdf import read_pdf
 
@@ -23,3 +24,39 @@ def test_characters_beyond_the_first_plane_are_whole(tmp_path: Path) -> None:
 def test_half_a_character_is_marked(tmp_path: Path) -> None:
     path = with_names(tmp_path / "half.pdf", "BT /F 12 Tf 72 700 Td (x A= 1) Tj ET", {ord("A"): "\ud835"})
     assert text_of(path) == "x \ufffd= 1"
+
+
+def test_text_beyond_the_edges_is_left_out_and_named(tmp_path: Path) -> None:
+    texts = ("72 700", "Shown"), ("640 680", "beside"), ("72 850", "above"), ("-18 660", "over the edge")
+    content = " ".join(f"BT /F 12 Tf {place} Td ({text}) Tj ET" for place, text in texts)
+    read = read_pdf(write_pages(tmp_path / "cut.pdf", [content, "BT /F 12 Tf 72 700 Td (All) Tj ET"]))
+    assert [page.text for page in read.pages] == ["Shown\nover the edge", "All"]
+    assert read.warnings == ("pages with text beyond their edges, which is not shown and left out: 1",)
+
+
+def test_a_box_that_shows_no_text_is_not_believed(tmp_path: Path) -> None:
+    path = write_pages(tmp_path / "off.pdf", ["BT /F 12 Tf 72 700 Td (Text) Tj ET"], "/CropBox [300 100 500 200]")
+    assert text_of(path) == "Text"
+
+
+def on_a_grid(text: str, cell: float) -> str:
+    """What draws each letter in the middle of its cell, in Helvetica of 10 points."""
+    widths = {"i": 2.22, "l": 2.22, "j": 2.22, "f": 2.78, "t": 2.78, "r": 3.33, "c": 5, "s": 5, "m": 8.33}
+    letters = [
+        f"1 0 0 1 {72 + cell * number - widths.get(letter, 5.56) / 2:.2f} 700 Tm ({letter}) Tj"
+        for number, letter in enumerate(text)
+        if letter != " "
+    ]
+    return f"BT /F 10 Tf {' '.join(letters)} ET"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("vous utilisez les titres", "vous utilisez les titres"),
+        ("this is still the title", "this is still the title"),
+        ("J F M A J J A S O N D J F", "J F M A J J A S O N D J F"),
+    ],
+)
+def test_letters_on_a_grid_are_words(tmp_path: Path, text: str, wanted: str) -> None:
+    assert text_of(write_pages(tmp_path / "grid.pdf", [on_a_grid(text, 6.0)])) == wanted
