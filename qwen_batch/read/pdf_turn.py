@@ -9,12 +9,12 @@ distance from the edge, so that it is told by the same rules as on other pages.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from qwen_batch.read import pdfium
-from qwen_batch.read.pdf_accents import with_accents
 from qwen_batch.read.pdf_blanks import without_idle_blanks
 from qwen_batch.read.pdf_chars import PageChars, Placement, placement_of, read_chars
 from qwen_batch.read.pdf_file import PdfPage
@@ -26,6 +26,9 @@ SAMPLES = 40  # characters of a page; the matrix of each is a call of 1 us
 MOST = 0.6  # of these: turned alike, they turn the page
 EDGE = 0.15  # of the page's height: where running heads and page numbers stand
 LEAST_SHOWN = 0.03  # of all characters
+_CONTROL = re.compile("[\x03-\x08\x0b\x0c\x0e-\x1f]")
+# What pdf_accents looks for: accents by themselves, signs of Hebrew, Arabic and Thai.
+_MAY_BE_ACCENT = re.compile("[`^~´ˆ˜¨˝ˇ˘˙˚¸¯˛\u0591-\u05bd\u064b-\u065f\u0670\u0e31-\u0e4e]")
 
 
 class PageView(NamedTuple):
@@ -77,7 +80,21 @@ def _read_view(page: PdfPage) -> PageView:
     drawn = read_chars(textpage, placement)
     chars = _shown(drawn, *size)
     is_cut = len(chars.text) < len(drawn.text)
-    return PageView(textpage, placement, with_accents(chars), size, num_unnamed=chars.num_unnamed, is_cut=is_cut)
+    chars = _mended(textpage, chars)
+    return PageView(textpage, placement, chars, size, num_unnamed=chars.num_unnamed, is_cut=is_cut)
+
+
+def _mended(textpage: int, chars: PageChars) -> PageChars:
+    """With ligatures and accents where a file draws such in ways of its own. Loaded here: most files need it not."""
+    if _CONTROL.search(chars.text):
+        from qwen_batch.read.pdf_ligatures import with_ligatures
+
+        chars = with_ligatures(textpage, chars)
+    if _MAY_BE_ACCENT.search(chars.text):
+        from qwen_batch.read.pdf_accents import with_accents
+
+        chars = with_accents(chars)
+    return chars
 
 
 def _shown(chars: PageChars, width: float, height: float) -> PageChars:

@@ -105,6 +105,9 @@ FPDFText_GetFontSize = _declared("FPDFText_GetFontSize", c_double, _handle, _int
 FPDFText_GetFontInfo = _declared(
     "FPDFText_GetFontInfo", c_ulong, _handle, _int, c_char_p, c_ulong, _int_at
 )  # number of a character; its font's name, flags
+FPDFText_GetFontInfo = _declared(
+    "FPDFText_GetFontInfo", c_ulong, _handle, _int, c_void_p, c_ulong, _int_at
+)  # text page, number, a buffer for the name, its size, flags; the size of the name with its closing zero
 FPDFText_GetMatrix = _declared("FPDFText_GetMatrix", _int, _handle, _int, POINTER(FS_MATRIX))
 
 FPDFPage_CountObjects = _declared("FPDFPage_CountObjects", _int, _handle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from raw_pdf import with_names, write_pages
+from raw_pdf import stream, with_names, write_objects, write_pages
 
 from qwen_batch.read.pdf import read_pdf
 
@@ -60,3 +60,38 @@ def on_a_grid(text: str, cell: float) -> str:
 )
 def test_letters_on_a_grid_are_words(tmp_path: Path, text: str, wanted: str) -> None:
     assert text_of(write_pages(tmp_path / "grid.pdf", [on_a_grid(text, 6.0)])) == wanted
+
+
+def draw_bitmaps(path: Path, content: str) -> Path:
+    """A page whose font draws a box for each code and names none."""
+    codes = range(256)
+    boxes = " ".join(f"/g{code} 6 0 R" for code in codes)
+    font = (
+        f"<< /Type /Font /Subtype /Type3 /FontBBox [0 0 500 700] /FontMatrix [0.001 0 0 0.001 0 0] /FirstChar 0 "
+        f"/LastChar 255 /Widths [{'500 ' * 256}] /CharProcs << {boxes} >> /Resources << >> "
+        f"/Encoding << /Type /Encoding /Differences [{' '.join(f'{code} /g{code}' for code in codes)}] >> >>"
+    )
+    page = "<< /Type /Page /Parent 2 0 R /Contents 5 0 R /Resources << /Font << /F 3 0 R >> >> >>"
+    pages = "<< /Type /Pages /Kids [4 0 R] /Count 1 /MediaBox [0 0 600 800] >>"
+    box = stream("500 0 20 0 480 600 d1 20 0 460 600 re f")
+    return write_objects(path, ["<< /Type /Catalog /Pages 2 0 R >>", pages, font, page, stream(content), box])
+
+
+@pytest.mark.parametrize(
+    ("codes", "wanted"),
+    [
+        (r"su\036cient, the \034rst o\033er.", "suﬃcient, the ﬁrst oﬀer."),
+        (r"\020Yes,\021 he said, pages 12\02515", "“Yes,” he said, pages 12–15"),
+        (r"M\014 and L\014 here", "M\x0c and L\x0c here"),
+        (r"au\031en", "au\ufffden"),
+    ],
+)
+def test_codes_of_fonts_without_names(tmp_path: Path, codes: str, wanted: str) -> None:
+    path = draw_bitmaps(tmp_path / "bitmaps.pdf", f"BT /F 10 Tf 72 700 Td ({codes}) Tj ET")
+    assert text_of(path) == wanted
+
+
+def test_codes_of_fonts_with_names_are_lost_letters(tmp_path: Path) -> None:
+    path = tmp_path / "named.pdf"
+    write_pages(path, [r"BT /F 12 Tf 72 700 Td (De\033nition) Tj ET"], font="/Encoding << /Differences [27 /x_y] >>")
+    assert text_of(path) == "De\ufffdnition"
