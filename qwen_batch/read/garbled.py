@@ -97,6 +97,13 @@ def is_garbled(text: str, num_unnamed: int = 0) -> bool:
     return _is_rare_han(shown) or _are_numbered_signs(shown) or _is_no_language(text)
 
 
+def bits_of(text: str) -> float | None:
+    """How likely the words of a text are in some language in Latin letters, in bits a pair of letters (LIKELY,
+    UNLIKELY); None: there are none of three letters or more."""
+    words = {match[0] for match in _WORD.finditer(_plain(text))}
+    return _bits(words) if words else None
+
+
 def _is_rare_han(text: str) -> bool:
     """Whether most of the Chinese characters are such as hardly anybody uses."""
     kinds = set(_HAN.findall(text))

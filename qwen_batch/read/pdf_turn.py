@@ -87,9 +87,10 @@ def _read_view(page: PdfPage) -> PageView:
 def _mended(textpage: int, chars: PageChars) -> PageChars:
     """With ligatures and accents where a file draws such in ways of its own. Loaded here: most files need it not."""
     if _CONTROL.search(chars.text):
+        from qwen_batch.read.pdf_glyphs import with_glyphs_told
         from qwen_batch.read.pdf_ligatures import with_ligatures
 
-        chars = with_ligatures(textpage, chars)
+        chars = with_ligatures(textpage, with_glyphs_told(textpage, chars))
     if _MAY_BE_ACCENT.search(chars.text):
         from qwen_batch.read.pdf_accents import with_accents
 

@@ -102,9 +102,11 @@ FPDFText_GetUnicode = _declared("FPDFText_GetUnicode", c_uint, _handle, _int)
 FPDFText_GetCharBox = _declared("FPDFText_GetCharBox", _int, _handle, _int, *[c_void_p] * 4)
 FPDFText_GetCharOrigin = _declared("FPDFText_GetCharOrigin", _int, _handle, _int, _double_at, _double_at)
 FPDFText_GetFontSize = _declared("FPDFText_GetFontSize", c_double, _handle, _int)
+FPDFText_HasUnicodeMapError = _declared("FPDFText_HasUnicodeMapError", _int, _handle, _int)
 FPDFText_GetFontInfo = _declared(
     "FPDFText_GetFontInfo", c_ulong, _handle, _int, c_char_p, c_ulong, _int_at
 )  # number of a character; its font's name, flags
+FPDFText_HasUnicodeMapError = _declared("FPDFText_HasUnicodeMapError", _int, _handle, _int)
 FPDFText_GetFontInfo = _declared(
     "FPDFText_GetFontInfo", c_ulong, _handle, _int, c_void_p, c_ulong, _int_at
 )  # text page, number, a buffer for the name, its size, flags; the size of the name with its closing zero

@@ -95,3 +95,26 @@ def test_codes_of_fonts_with_names_are_lost_letters(tmp_path: Path) -> None:
     path = tmp_path / "named.pdf"
     write_pages(path, [r"BT /F 12 Tf 72 700 Td (De\033nition) Tj ET"], font="/Encoding << /Differences [27 /x_y] >>")
     assert text_of(path) == "De\ufffdnition"
+
+
+def glyph_numbers(text: str) -> str:
+    """A string of a content stream with the numbers of its letters' glyphs in the standard order of the Macintosh."""
+    numbers = (ord(char) - 29 if char.isascii() else char.encode("mac_roman")[0] - 30 for char in text)
+    return "".join(f"\\{number:03o}" for number in numbers)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "les conditions permettant d'en bénéficier sont fournis & ci-dessus",
+        "(the) terms of this agreement bind both parties: 42 + 7",
+    ],
+)
+def test_numbers_of_glyphs_are_told(tmp_path: Path, text: str) -> None:
+    content = f"BT /F 10 Tf 30 700 Td ({glyph_numbers(text)}) Tj ET"
+    assert text_of(draw_bitmaps(tmp_path / "glyphs.pdf", content)) == text
+
+
+def test_other_numbers_are_left(tmp_path: Path) -> None:
+    content = f"BT /F 10 Tf 30 700 Td ({glyph_numbers('xqz wvk jjq zzx kwq vxz qqk')}) Tj ET"
+    assert "xqz" not in text_of(draw_bitmaps(tmp_path / "glyphs.pdf", content))
