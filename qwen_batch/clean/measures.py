@@ -14,7 +14,7 @@ from qwen_batch.clean.rows import INDENT, Entry, Row, in_one_run, iter_entries, 
 from qwen_batch.records import Page
 
 SPACED_LINES = 4  # of double-spaced prose, at least
-SPACED = 1.6  # times the usual distance: less is a gap between paragraphs
+SPACED = 1.4  # times the usual distance: less is a gap between paragraphs
 SPACED_EMS = 3.0  # between two of its lines, at most
 SAME_DISTANCE = 1.0  # points
 FULL_ROOM = 0.35  # ems that a justified line may lack

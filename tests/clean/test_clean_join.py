@@ -324,3 +324,33 @@ def test_repeated_spaces_become_one_but_in_columns_and_code() -> None:
     assert cleaned(page(1, line("Rent   1,200.00", TOP))) == "Rent   1,200.00"
     assert clean_document(text_document("if (a == b)  {"), CleanSteps()).text == "if (a == b)  {"
     assert clean_document(text_document("Name  Quantity  Price"), CleanSteps()).text == "Name  Quantity  Price"
+
+
+CAPTION = body(
+    ["IN THE COURT OF THE NORTHERN DISTRICT", "FOR THE NORTHERN DIVISION OF THE STATE", "of Iowa, Plaintiff,"]
+)
+WIDE = 24.0  # points from line to line
+
+
+def wide(*texts: str) -> tuple[Line, ...]:
+    """Lines that are set twice as far apart as those above them, all but the last of them full."""
+    ends = [300.0] * (len(texts) - 1) + [None]
+    return tuple(line(text, 140 + WIDE * n, x1=end) for n, (text, end) in enumerate(zip(texts, ends, strict=True)))
+
+
+def test_a_body_that_is_set_wider_than_the_title_above_it_is_joined() -> None:
+    lines = wide(
+        "By order of May, the court dismissed this case in its",
+        "entirety, with prejudice, upon the settlement of both",
+        "parties. The court stated that it would retain the",
+        "question whether sanctions should be imposed for the",
+        "destruction of relevant records.",
+    )
+    text = clean_document(document(page(1, *CAPTION, *lines)), CleanSteps()).text
+    assert text.endswith("\n\n" + " ".join(each.text for each in lines))
+
+
+def test_wide_lines_that_begin_anew_stay_apart() -> None:
+    names = [f"Paragraph {word} of the agreement begins here and" for word in ("one", "two", "three", "four", "five")]
+    text = clean_document(document(page(1, *CAPTION, *wide(*names))), CleanSteps()).text
+    assert text.endswith("\n\n".join(names))
