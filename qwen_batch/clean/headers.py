@@ -1,10 +1,11 @@
 """Running headers and footers: lines that say the same at the same place on page after page.
 
-Four rules. A text that repeats (numbers hidden) at one place on half of the pages, on half of the odd or even pages,
+Five rules. A text that repeats (numbers hidden) at one place on half of the pages, on half of the odd or even pages,
 or on a run of pages, is a running line. So is a line at one place with a number apart that counts with the pages,
-whatever else it says. So is an outermost line, set apart, that all pages but the first have, or all odd or all even
-ones. And a place near the edge, set apart from the body, whose text is mostly taken up again on a neighbouring page
-is a running slot: there the chapter changes while the place does not.
+whatever else it says, and one with any number that counts through left and right pages. So is an outermost line, set
+apart, that all pages but the first have, or all odd or all even ones. And a place near the edge, set apart from the
+body, whose text is mostly taken up again on a neighbouring page is a running slot: there the chapter changes while the
+place does not.
 
 What the body says is no running line, however often it is said: what stands far from the edge, or goes on at the
 leading of the body. A text of the body's size, or one that differs from page to page (numbers, or a slot), is weak
@@ -25,6 +26,7 @@ from qwen_batch.clean.running import (
     SHORT_GAP,
     SLOT_GAP,
     WORD,
+    facing,
     numbered,
     outermost,
     relative_gap,
@@ -51,7 +53,7 @@ def remove_headers(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Remov
     body_size = body_size_of(pages)
     same, counting, stamped = repeated(lines, len(pages))
     counting += [cluster for cluster in stamped if all(line.size < SMALL_SIZE * body_size for line in cluster)]
-    found = [*numbered(lines, min(MIN_PAGES, len(pages))), *outermost(lines, len(pages))]
+    found = [*numbered(lines, min(MIN_PAGES, len(pages))), *outermost(lines, len(pages)), *facing(lines, counting)]
     found += [line for line in same if not _could_be_body(line, body_size)]
     weak = [line for line in same if _could_be_body(line, body_size)]
     found += _without_open_rows([*weak, *_without_headings(counting, body_size)], lines, found)

@@ -22,6 +22,7 @@ SLOT_GAP = 0.6  # of the font size: space between a running line and the body be
 SHORT_GAP = 1.0  # of the font size: the same, where two pages must do as evidence, and for whole sentences
 CONSTANT = 0.8  # share of the lines in which a number is the same
 TRACKING = 0.6  # share of lines in which a number counts with the pages
+SAME_SIZE = 0.06  # relative
 _NUMBER = re.compile(r"\d+")
 _PAGE_NUMBER_APART = re.compile(r"^(\d{1,4})\s{3,}|\s{3,}(\d{1,4})$")
 WORD = re.compile(r"[^\W\d_]{2,}|[\u3400-\u9fff]")
@@ -125,6 +126,38 @@ def numbered(lines: Sequence[EdgeLine], needed: int) -> Iterator[EdgeLine]:
         for cluster in _clusters(group, SLOT_TOLERANCE):
             if len({line.page_index for line in cluster}) >= needed:
                 yield from cluster
+
+
+def facing(lines: Sequence[EdgeLine], clusters: Iterable[Sequence[EdgeLine]]) -> list[EdgeLine]:
+    """Outermost lines that count through left and right pages at one place, whatever they say on either side.
+
+    `clusters`: lines that count with the pages. No heading does so on both sides, and on one side two pages are enough.
+    """
+    found: dict[EdgeLine, None] = {}
+    for cluster in clusters:
+        sides = {line.page_index % 2 for line in cluster}
+        counts = Counter(count for line in cluster for count in _counts(line))
+        if len(sides) > 1 or not counts:
+            continue
+        count, often = counts.most_common(1)[0]
+        other = [
+            line
+            for line in lines
+            if line.row == 0
+            and line.edge == cluster[0].edge
+            and line.page_index % 2 not in sides
+            and abs(line.offset - cluster[0].offset) <= SLOT_TOLERANCE
+            and abs(line.size - cluster[0].size) <= SAME_SIZE * line.size
+            and count in _counts(line)
+        ]
+        if often >= TRACKING * len(cluster) and len({line.page_index for line in other}) >= 2:
+            found |= {line: None for line in (*cluster, *other) if line.row == 0}
+    return list(found)
+
+
+def _counts(line: EdgeLine) -> set[int]:
+    """By how much the numbers of a line are larger than the index of its page."""
+    return {int(number) - line.page_index for number in _NUMBER.findall(line.text) if len(number) <= 4}
 
 
 def outermost(lines: Sequence[EdgeLine], num_pages: int) -> Iterator[EdgeLine]:

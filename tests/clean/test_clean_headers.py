@@ -7,7 +7,7 @@ from clean_helpers import HEIGHT, body, line, page
 
 from qwen_batch.clean.headers import remove_headers
 from qwen_batch.clean.page_numbers import parse_page_number, remove_page_numbers
-from qwen_batch.records import Page
+from qwen_batch.records import Line, Page
 
 FOOT = HEIGHT - 50
 
@@ -298,3 +298,19 @@ def test_many_pages_are_quick() -> None:
     pages, first = remove_headers(made)
     _, second = remove_page_numbers(pages)
     assert (len(first), len(second)) == (5000, 5000)
+
+
+def test_larger_heads_that_count_through_left_and_right_pages_go() -> None:
+    def head(number: int) -> Line:
+        text = f"{number} K. T. Smith" if number % 2 == 0 else f"A guide for the authors of papers {number}"
+        return line(text, 40.0, size=12.0)
+
+    pages = [page(n, *([head(n)] if n > 1 else []), *body(story(n))) for n in range(1, 7)]
+    kept, removed = remove_headers(pages)
+    assert [removal.page_number for removal in removed] == [2, 3, 4, 5, 6]
+    assert texts(kept) == [story(n) for n in range(1, 7)]
+
+
+def test_headings_with_numbers_on_one_side_stay() -> None:
+    pages = [page(n, *([line(f"Chapter {n}", 40.0, size=12.0)] if n % 2 else []), *body(story(n))) for n in range(1, 9)]
+    assert remove_headers(pages)[1] == ()
