@@ -59,7 +59,7 @@ def remove_headers(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Remov
     found += _without_open_rows([*weak, *_without_headings(counting, body_size)], lines, found)
     slots = _without_headings(slotted(lines, found, len(pages)), body_size)
     found += _without_open_rows(slots, lines, found)
-    found = without_titles(_without_flow(found, body_size), pages, body_size)
+    found = without_titles(_without_flow(list(dict.fromkeys(found)), body_size), pages, body_size)
     found.sort(key=lambda line: -line.offset)  # on a page of few lines one counts for both edges: the nearer one wins
     kept, removed = remove_lines(pages, [(line, _reason(line)) for line in found])
     return kept, (*set_aside, *removed)

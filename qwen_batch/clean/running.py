@@ -161,7 +161,7 @@ def _counts(line: EdgeLine) -> set[int]:
 
 
 def outermost(lines: Sequence[EdgeLine], num_pages: int) -> Iterator[EdgeLine]:
-    """Outermost lines, set apart, that all pages but the first, or all odd or all even ones, have at one place.
+    """Outermost lines, set apart, that all pages, all odd or all even ones have at one place, the first page left out.
 
     Two pages are then enough. Heads that mirror left and right count as the same.
     """
@@ -169,7 +169,7 @@ def outermost(lines: Sequence[EdgeLine], num_pages: int) -> Iterator[EdgeLine]:
     for line in lines:
         if line.row == 0 and line.inner_gap >= SHORT_GAP * line.size:
             groups[line.edge, " ".join(sorted(line.text.split()))].append(line)
-    wanted = [set(range(1, num_pages)), set(range(0, num_pages, 2)), set(range(1, num_pages, 2))]
+    wanted = [set(range(first, num_pages, step)) for first, step in ((1, 1), (0, 2), (1, 2), (2, 2))]
     for group in groups.values():
         for cluster in _clusters(group, SLOT_TOLERANCE):
             have = {line.page_index for line in cluster}

@@ -20,6 +20,7 @@ SKIPPED = 0.5  # ems downwards in which another line may stand
 TOUCHING = 0.3  # ems that lines below each other may share
 BESIDE = 1.0  # points that columns may share
 TALL = 2.5  # ems: a line that is higher is written upwards or aslant, and says nothing about columns
+SMALLER = 0.94  # of the size of the type below
 LABEL = 10  # characters: less may be labels of a drawing, which have no order
 MAX_RUNS = 80  # of a page: more are such labels
 
@@ -123,14 +124,18 @@ def _bands(runs: Sequence[_Run]) -> list[list[_Run]]:
 
 
 def _sorted(runs: Sequence[_Run]) -> list[_Run]:
-    """Runs as drawn, but none before another that stands above it in its column."""
-    above = [{number for number, other in enumerate(runs) if _is_above(other, run)} for run in runs]
-    left = list(range(len(runs)))
-    done: list[int] = []
-    while left:
-        free = next(number for number in left if above[number].issubset(done))
-        left.remove(free)
-        done.append(free)
+    """Runs as drawn; before each, those that stand above it in its column and have not come yet. Smaller type may stay
+    where it was drawn: captions and labels would part the text from that of the page before."""
+    done: dict[int, None] = {}
+
+    def take(number: int) -> None:
+        for other, run in enumerate(runs):
+            if other not in done and run.size >= SMALLER * runs[number].size and _is_above(run, runs[number]):
+                take(other)
+        done.setdefault(number)
+
+    for number in range(len(runs)):
+        take(number)
     return [runs[number] for number in done]
 
 

@@ -314,3 +314,10 @@ def test_larger_heads_that_count_through_left_and_right_pages_go() -> None:
 def test_headings_with_numbers_on_one_side_stay() -> None:
     pages = [page(n, *([line(f"Chapter {n}", 40.0, size=12.0)] if n % 2 else []), *body(story(n))) for n in range(1, 9)]
     assert remove_headers(pages)[1] == ()
+
+
+def test_two_right_pages_after_the_first_are_enough_for_a_head() -> None:
+    pages = [with_head(n, "The journal, June 2009" if n % 2 else "A. Writer, On exercise") for n in range(2, 6)]
+    kept, removed = remove_headers([page(1, *body(story(1))), *pages])
+    assert len(removed) == 4
+    assert texts(kept) == [story(n) for n in range(1, 6)]

@@ -50,6 +50,11 @@ def test_notes_of_columns_follow_their_column() -> None:
     assert order(*drawn) == texts(HEAD, *LEFT, *LEFT_NOTE, *RIGHT, *RIGHT_NOTE)
 
 
+def test_a_figure_that_was_drawn_last_stands_above_its_column_alone() -> None:
+    figure, column = text("figure", 80, 270, 72, 3), text("left", 72, 280, 150, 41)
+    assert order(HEAD, *column, *RIGHT, *figure) == texts(HEAD, *figure, *column, *RIGHT)
+
+
 def test_a_page_number_below_the_left_column_is_last() -> None:
     number = Line("14", (72, 760, 84, 770), 10.0)
     assert order(number, *LEFT, *RIGHT) == texts(*LEFT, *RIGHT, number)
@@ -72,3 +77,9 @@ def test_a_line_that_runs_up_the_page_stays_with_those_drawn_before_it() -> None
     stamp = Line("printed by the office", (20, 72, 30, 400), 10.0)
     assert order(NUMBER, stamp, *BODY) == texts(*BODY, NUMBER, stamp)
     assert order(*BODY, stamp, HEAD) == texts(HEAD, *BODY, stamp)
+
+
+def test_a_caption_above_that_was_drawn_last_does_not_part_the_text_from_the_page_before() -> None:
+    caption = [Line(line.text, line.bbox, 8.0) for line in text("caption", 80, 270, 72, 3)]
+    column = text("left", 72, 280, 150, 41)
+    assert order(*column, *RIGHT, *caption) == texts(*column, *RIGHT, *caption)
