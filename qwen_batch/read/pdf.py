@@ -27,6 +27,7 @@ from qwen_batch.read.pdf_marks import read_marks
 from qwen_batch.read.pdf_pictures import COVER_CHARS, LOOK_SCALE, pictures_alone, shows_lines, with_picture
 from qwen_batch.read.pdf_raised import with_raised
 from qwen_batch.read.pdf_turn import read_upright, with_standing
+from qwen_batch.read.spreads import pages_on
 from qwen_batch.read.vertical import in_columns, is_written_down
 from qwen_batch.records import BBox, Line, Page, Table
 
@@ -139,10 +140,16 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
     marks = read_marks(page.handle, placement, tables and has_text, covers_of)
     fields = read_fields(page.forms, page.handle, placement)
     typed = list(as_chars(fields))
-    found, unfinished = read_tables(marks, chars, typed, before) if has_text and tables else PageTables()
-    maker = LineMaker(view.textpage, placement, chars)
-    made = (line for start, end in iter_lines(chars, _regions(chars, found)) for line in maker.make(start, end))
-    lines = with_fields(with_standing(view, in_reading_order(list(made)), found), fields, found)
+    found, unfinished, read = tuple[Table, ...](), before, list[Line]()
+    parts = pages_on(chars, view.size)
+    for number, part in enumerate(parts):
+        here = [char for char in typed if len(parts) == 1 or (char.x0 + char.x1 >= width) == (number == 1)]
+        in_part, unfinished = read_tables(marks, part, here, unfinished) if has_text and tables else PageTables()
+        maker = LineMaker(view.textpage, placement, part)
+        made = (line for start, end in iter_lines(part, _regions(part, in_part)) for line in maker.make(start, end))
+        read += in_reading_order(list(made))
+        found += in_part
+    lines = with_fields(with_standing(view, read, found), fields, found)
     if is_garbled("\n".join(line.text for line in lines), view.num_unnamed):
         return _ReadPage(
             Page(page_number, (), (), width, height, needs_ocr=True),
