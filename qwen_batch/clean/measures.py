@@ -14,6 +14,8 @@ from qwen_batch.clean.rows import INDENT, Entry, Row, in_one_run, iter_entries, 
 from qwen_batch.records import Page
 
 SPACED_LINES = 4  # of double-spaced prose, at least
+MORE_LINES = 6  # the same, where they are less than this times the usual distance apart
+WIDELY = 1.6
 SPACED = 1.4  # times the usual distance: less is a gap between paragraphs
 SPACED_EMS = 3.0  # between two of its lines, at most
 SAME_DISTANCE = 1.0  # points
@@ -59,11 +61,17 @@ def _spaced(rows: Sequence[Row]) -> list[Row]:
         if index < len(rows) and _are_spaced(rows[index - 1], rows[index], rows[start : index - 1]):
             continue
         run = rows[start:index]
-        if len(run) >= SPACED_LINES and is_prose(run, max(row.x1 for row in run)):
+        if len(run) >= _num_needed(run) and is_prose(run, max(row.x1 for row in run)):
             leading = run[1].bottom - run[0].bottom
             done[start + 1 : index] = [_with(row, leading) for row in run[1:]]
         start = index - 1 if index < len(rows) and len(run) > 1 else index
     return done
+
+
+def _num_needed(run: Sequence[Row]) -> int:
+    """Lines that must follow each other alike: more, where they are hardly further apart than paragraphs."""
+    is_wide = len(run) > 1 and run[1].bottom - run[0].bottom > WIDELY * run[1].leading
+    return SPACED_LINES if is_wide else MORE_LINES
 
 
 def _are_spaced(before: Row, row: Row, run: Sequence[Row]) -> bool:

@@ -11,6 +11,7 @@ from qwen_batch.clean.join import Piece, join_entries, keep_entries
 from qwen_batch.clean.line_numbers import remove_line_numbers
 from qwen_batch.clean.measures import document_entries
 from qwen_batch.clean.page_numbers import remove_page_numbers
+from qwen_batch.clean.side_notes import mark_side_notes
 from qwen_batch.clean.stamps import remove_stamps
 from qwen_batch.clean.tables import join_tables
 from qwen_batch.clean.unicode import normalise_pages
@@ -42,7 +43,7 @@ def clean_document(document: Document, settings: CleanSteps) -> CleanDocument:
         removed.extend(taken)
     entries = document_entries(pages)
     if settings.footnotes:
-        entries = mark_footnotes(entries)
+        entries = mark_side_notes(mark_footnotes(entries))
     pieces = join_entries(entries) if settings.join_lines else keep_entries(entries)
     text, clean_pages, starts = _assemble(pages, pieces)
     return CleanDocument(

@@ -344,6 +344,8 @@ def test_a_body_that_is_set_wider_than_the_title_above_it_is_joined() -> None:
         "entirety, with prejudice, upon the settlement of both",
         "parties. The court stated that it would retain the",
         "question whether sanctions should be imposed for the",
+        "destruction, during the pendency of the litigation, of",
+        "minutes, and whether they should be imposed for the",
         "destruction of relevant records.",
     )
     text = clean_document(document(page(1, *CAPTION, *lines)), CleanSteps()).text
