@@ -50,6 +50,8 @@ def break_before(paragraph: Sequence[Row], row: Row) -> str | None:
     if not same_size(last, row):
         return PARAGRAPH
     distance = row.bottom - last.bottom
+    if row.page_number == last.page_number and distance < -0.5 * row.size and last.x0 - row.x0 > FAR_INDENT * row.size:
+        return PARAGRAPH  # no column goes on in one before it
     if row.page_number != last.page_number or distance < -0.5 * row.size:
         return None if _goes_on(paragraph, row) else LINE if _same_list(paragraph[0], row) else PARAGRAPH
     if distance < 0.4 * row.size:

@@ -27,8 +27,10 @@ def test_the_paragraph_goes_on_over_a_note_beside_it() -> None:
 
 def test_a_note_that_was_drawn_last_is_no_next_column_and_text_to_its_left_is_neither() -> None:
     text = body(TEXT, x1=330.0)
-    note = body(["freedom of those who write, and"], 72.0 + 3 * LEADING, x0=350.0)
-    assert clean(*note, *text) == ["freedom of those who write, and", " ".join(TEXT)]
+    words = ["the freedom of those who", "write, and the means of,"]
+    note = body(words, 72.0 + 3 * LEADING, x0=350.0)
+    lower = [Line("training " + TEXT[0], text[0].bbox, text[0].font_size), *text[1:]]
+    assert clean(*note, *lower) == [" ".join(words), "training " + " ".join(TEXT)]
 
 
 def test_values_beside_labels_stay_beside_them() -> None:
