@@ -13,6 +13,7 @@ import operator
 import re
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -74,7 +75,8 @@ def placement_of(page: int, width: float, height: float) -> Placement:
     return Placement((ax - c) / span, (bx - c) / span, c, (dx - f) / span, (ey - f) / span, f)
 
 
-class PageChars(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PageChars:
     """The characters of a page in pdfium's order, line ends and the spaces that it sets between words included.
 
     Places stand in lists of their own, in points: most pages need no more than the smallest and the largest of each
@@ -116,7 +118,8 @@ class PageChars(NamedTuple):
 
     def chars(self, first: int = 0, after: int | None = None) -> list[Char]:
         """All of them, or those of a range, each by itself."""
-        fields = zip(*(side[first:after] for side in self[:6]), strict=True)
+        sides = self.text, self.x0, self.top, self.x1, self.bottom, self.numbers
+        fields = zip(*(side[first:after] for side in sides), strict=True)
         return list(map(functools.partial(tuple.__new__, Char), fields))  # half the time of Char._make
 
 

@@ -7,6 +7,7 @@ A raised digit is told by its drawn box alone: smaller than the letters of its l
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import re
@@ -252,7 +253,7 @@ def _rewritten(chars: PageChars, found: Sequence[int], moves: dict[int, list[int
         if not _is_of_variable(chars, number, places.get(number, number), marks):
             letters[number] = letters[number].translate(RAISED)
     if not moves:
-        return chars._replace(text="".join(letters[:-1]))
+        return dataclasses.replace(chars, text="".join(letters[:-1]))
     moved = {number for numbers in moves.values() for number in numbers}
     blank = len(chars.text)
     order: list[int] = []
