@@ -12,9 +12,9 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from qwen_batch.errors import UsageError
 from qwen_batch.ingest import extract_all
@@ -27,13 +27,12 @@ _FORMS: dict[str, Form] = {"--json": "json", "--diff": "diff", "--html": "html"}
 _ACTING = re.compile("[\x7f-\x9f\u2028\u2029]")  # what JSON leaves as it is, and terminals and line readers act on
 
 
-@dataclass(frozen=True, slots=True)
-class Extraction:
+class Extraction(NamedTuple):
     """What to show of which files, read and cleaned how."""
 
     files: tuple[Path, ...]
     forms: frozenset[Form] = frozenset()  # empty: text
-    settings: ReadSettings = field(default_factory=ReadSettings)
+    settings: ReadSettings = ReadSettings()
     without: tuple[str, ...] = ()  # cleaning steps that are left out
     no_clean: bool = False  # all of them are
 

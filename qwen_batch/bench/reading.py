@@ -39,7 +39,7 @@ def measure(file: Path, repeat: int) -> Reading:
     task = Task(FileItem(file.name, file, str(file)), (), MAX_PAGES, CleanSteps())
     document = read_and_clean(task)
     tables = sum(len(page.tables) for page in document.pages)
-    plain = replace(task, clean=replace(task.clean, tables=False))
+    plain = task._replace(clean=replace(task.clean, tables=False))
     return Reading(file, len(document.pages), tables, _best(task, repeat), _best(plain, repeat))
 
 

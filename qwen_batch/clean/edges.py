@@ -61,7 +61,7 @@ def inside(box: BBox, outer: BBox, tolerance: float) -> bool:
 
 def in_table(line: Line, page: Page) -> bool:
     """Whether a line is part of one of the page's tables."""
-    if line.bbox is None:
+    if line.bbox is None or not page.tables:
         return False
     tolerance = max(2.0, 0.6 * (line.font_size or 0.0))
     return any(table.bbox is not None and inside(line.bbox, table.bbox, tolerance) for table in page.tables)

@@ -5,7 +5,6 @@ The margin is that of lines with the same left edge, on the page or on any; or t
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from qwen_batch.clean.blocks import corrected
@@ -20,20 +19,23 @@ INNER_STEPS = 5  # of 0.7 ems: how much further in a first line may begin and st
 EDGE_SUPPORT = 3  # lines that end at the same place make a margin
 NARROW = 0.4  # of the page: a lone line shorter than this is measured by the margin to its right
 
-Ends = dict[tuple[int, int], Counter[int]]  # (left edge, font size) -> places where lines end, how often
+Places = dict[int, int]  # where lines end, in steps of EDGE_BIN -> how many do
+Ends = dict[tuple[int, int], Places]  # (left edge, font size) -> places where lines end, how often
 Margins = dict[tuple[int, int], float]  # the same -> where full lines end, as far as the document as a whole tells
 
 
 def margins_everywhere(rows: Sequence[Row]) -> Margins:
     """The margins of a whole document."""
     ends = _ends_by_left(rows)
-    return {key: _margin(ends, key) for key in ends}
+    return {key: _margin(_nearby(ends, key), key[1]) for key in ends}
 
 
 def _ends_by_left(rows: Sequence[Row]) -> Ends:
-    ends: Ends = defaultdict(Counter)
+    ends: Ends = {}
     for row in rows:
-        ends[_left(row), round(row.size)][round(row.x1 / EDGE_BIN)] += 1
+        places = ends.setdefault((_left(row), round(row.size)), {})
+        place = round(row.x1 / EDGE_BIN)
+        places[place] = places.get(place, 0) + 1
     return ends
 
 
@@ -41,7 +43,10 @@ def printed_rights(rows: Sequence[Row], everywhere: Margins, width: float) -> li
     """Where full lines end: the margin that lines with the same left edge share, on this page or on any; or the
     longest line around."""
     here = _ends_by_left(rows)
-    margins = {key: _sharp_margin(here, key) or max(_margin(here, key), everywhere[key]) for key in list(here)}
+    nearby = {key: _nearby(here, key) for key in here}
+    margins = {
+        key: _sharp_margin(places) or max(_margin(places, key[1]), everywhere[key]) for key, places in nearby.items()
+    }
     column = max((row.x1 for row in rows), default=0.0) - min((row.x0 for row in rows), default=0.0)
     ends = sorted(margins.values())
     rights: list[float] = []
@@ -57,37 +62,35 @@ def _left(row: Row) -> int:
     return round(row.x0 / (0.7 * row.size))
 
 
-def _nearby(ends: Ends, key: tuple[int, int]) -> Counter[int]:
+def _nearby(ends: Ends, key: tuple[int, int]) -> Places:
     """Where lines end that begin at a place or, as the first lines of paragraphs do, a little further in."""
     left, size = key
-    nearby: Counter[int] = Counter()
+    nearby: Places = {}
     for step in range(-1, INNER_STEPS):
-        if found := ends.get((left + step, size)):
-            nearby.update(found)
+        for place, count in ends.get((left + step, size), {}).items():
+            nearby[place] = nearby.get(place, 0) + count
     return nearby
 
 
-def _sharp_margin(ends: Ends, key: tuple[int, int]) -> float:
+def _sharp_margin(nearby: Places) -> float:
     """The place where many lines end exactly, as in justified text; 0: there is none."""
-    nearby = _nearby(ends, key)
     needed = max(EDGE_SUPPORT, SHARP_SHARE * sum(nearby.values()))
     for place in sorted(nearby, reverse=True):
-        if nearby[place] + nearby[place - 1] >= needed:
+        if nearby[place] + nearby.get(place - 1, 0) >= needed:
             return place * EDGE_BIN
     return 0.0
 
 
-def _margin(ends: Ends, key: tuple[int, int]) -> float:
+def _margin(nearby: Places, size: int) -> float:
     """The furthest place around which at least three lines and a tenth of all end; 0: there is none.
 
     A tenth, because over a long document some lines overrun by chance. Around, because Chinese lines end within an em
     of their margin, and ragged lines often do.
     """
-    nearby = _nearby(ends, key)
     needed = max(EDGE_SUPPORT, EDGE_SHARE * sum(nearby.values()))
-    window = range(1 + round(key[1] / EDGE_BIN))
+    window = range(1 + round(size / EDGE_BIN))
     for place in sorted(nearby, reverse=True):
-        if sum(nearby[place - step] for step in window) >= needed:
+        if sum([nearby.get(place - step, 0) for step in window]) >= needed:
             return place * EDGE_BIN
     return 0.0
 

@@ -45,9 +45,9 @@ _NUMERIC = re.compile(r"[-–+(]?[$€£¥￥]?\d[\d,.]*[%)]?")
 _DIGIT = re.compile(r"\d")
 _MARK_WITH_GAP = re.compile(r"(?:[^\w\s]{1,2}|\(?\w{1,4}[.)]|\d+(?:\.\d+)+|\d{1,3})\s{3,}")  # of a list item
 _BARE = re.compile(r"(\d{1,3})\s+[^\W\d]")  # a number without a dot
-_LABEL = re.compile(
-    r"[A-ZÄÖÜ][\w./'’&()-]*(?: [\w./'’&()-]+){0,4} ?:(?:\s|$)|[\u4e00-\u9fff][\u4e00-\u9fff\s（）]{0,9}[：:]"
-)
+_LABEL = re.compile(r"[A-ZÄÖÜ][\w./'’&()-]*(?: [\w./'’&()-]+){0,4} ?:(?:\s|$)")
+_HAN = "\u4e00", "\u9fff"  # the first and the last
+_HAN_LABEL = r"[\u4e00-\u9fff][\u4e00-\u9fff\s（）]{0,9}[：:]"  # compiled where it is wanted: a millisecond
 _LONE = re.compile(r"[IVXLC]{1,6}\.?|[A-Z]\.?")
 _TYPED_END = re.compile(r"[.?!][\"'”’)\]]{0,2}$")
 _GAP = re.compile(r"\s{3,}")
@@ -89,7 +89,8 @@ def follows_number(before: str, text: str) -> bool:
 
 def is_label(text: str) -> bool:
     """Whether a line begins with a name and a colon, as in blocks of addresses and signatures: `Title: Director`."""
-    return _LABEL.match(text) is not None
+    is_han = _HAN[0] <= text[:1] <= _HAN[1]
+    return bool(re.match(_HAN_LABEL, text) if is_han else _LABEL.match(text))
 
 
 def is_lone_mark(text: str) -> bool:

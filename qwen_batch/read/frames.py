@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pickle
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 HEADER = struct.Struct(">Q")
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(NamedTuple):
     """Why a task has no result."""
 
     error_type: str

@@ -17,7 +17,6 @@ numbered ones.
 from __future__ import annotations
 
 import re
-import string
 import unicodedata
 from collections import Counter
 from collections.abc import Set as AbstractSet
@@ -43,7 +42,7 @@ SIGN_SHARE, LETTER_SHARE, SIGN_KINDS = 0.22, 0.3, 8
 _SIGNS = "!\"#&'*+/:;<=>?@\\^`{|}~[]"
 _WORD = re.compile(r"(?<!\w)[a-z]{3,}(?!\w)")
 _ANY_WORD = re.compile(r"[^\W\d_]+")
-_HAN = re.compile("[\u4e00-\u9fff]")
+_HAN = "\u4e00", "\u9fff"  # the first and the last
 # Where the commonest characters stand in the standards of simplified and traditional Chinese and of Japanese: the first
 # bytes of their first levels.
 _COMMON_BYTES = (("gb2312", 0xB0, 0xD7), ("big5", 0xA4, 0xC6), ("euc_jp", 0xB0, 0xCF))
@@ -79,7 +78,7 @@ _PAIRS = (
     "giqmmlpqrnsonmklqwmlopqqwut",
     "kjrtpjwstjvrqqmltwtrpnqswos",
 )
-_LETTERS = " " + string.ascii_lowercase
+_LETTERS = " abcdefghijklmnopqrstuvwxyz"
 _BITS = {
     first + second: -5 - 0.5 * (ord(_PAIRS[row][column]) - ord("a"))
     for row, first in enumerate(_LETTERS)
@@ -106,7 +105,7 @@ def bits_of(text: str) -> float | None:
 
 def _is_rare_han(text: str) -> bool:
     """Whether most of the Chinese characters are such as hardly anybody uses."""
-    kinds = set(_HAN.findall(text))
+    kinds = {char for char in set(text) if _HAN[0] <= char <= _HAN[1]}
     return len(kinds) >= MIN_HAN and sum(map(_is_common, kinds)) < COMMON_HAN * len(kinds)
 
 
@@ -141,7 +140,10 @@ def _plain(text: str) -> str:
     """In small letters without accents."""
     if text.isascii():
         return text.lower()
-    return "".join(char for char in unicodedata.normalize("NFD", text.lower()) if not unicodedata.combining(char))
+    plain = unicodedata.normalize("NFD", text.lower())
+    for mark in filter(unicodedata.combining, set(plain)):
+        plain = plain.replace(mark, "")
+    return plain
 
 
 def _have_many_lengths(words: AbstractSet[str]) -> bool:

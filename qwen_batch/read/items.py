@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from qwen_batch.records import CleanSteps, Document, Failure, Message, Page, clean_id
 
@@ -23,8 +24,7 @@ class FileItem:
     sampling: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(NamedTuple):
     """What a reading process needs for one document."""
 
     item: FileItem | Document
@@ -35,8 +35,7 @@ class Task:
     ocr_pictures: bool = False  # for pictures of text beside text, too
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """What a file holds."""
 
     pages: tuple[Page, ...]

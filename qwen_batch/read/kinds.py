@@ -81,7 +81,8 @@ _PDF_OBJECT = re.compile(rb"[\r\n]\d+ \d+ obj\b")
 MAX_CONTROL_SHARE = 0.03
 MIN_LATIN_SHARE = 0.9  # where zeros tell already
 MIN_KNOWN_SHARE = 0.97  # of the characters of a text in UTF-16; of bytes at random half are
-_KNOWN = re.compile(
+# Compiled where it is wanted: two milliseconds.
+_KNOWN = (
     "[\t\n\r -~\xa0-\xff\u0370-\u06ff\u0e00-\u0e7f\u2010-\u203a\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff00-\uffee]"
 )
 CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\x1b")) + b"\x7f"
@@ -152,4 +153,4 @@ def utf16_of(head: bytes) -> str | None:
 
 def _known_share(head: bytes, encoding: str) -> float:
     text = head.decode(encoding, "replace")
-    return len(_KNOWN.findall(text)) / len(text)
+    return len(re.findall(_KNOWN, text)) / len(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -39,7 +40,8 @@ def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), befor
     numbers = numbers_of(page)
     if not grids and not find_framed and not any(numbers) and before is None:
         return PageTables()
-    ruled = _ruled(grids, marks.edges, [*page.chars(), *typed]) if grids else []
+    framed_chars = PageChars.of([*page.chars(), *typed]) if typed else page
+    ruled = _ruled(grids, marks.edges, framed_chars) if grids else []
     words = words_of(page) if find_framed or any(numbers) or before else []
     rows = rows_of(words)
     framed = find_framed(words) if find_framed else []
@@ -58,21 +60,21 @@ def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), befor
     return PageTables(tuple(found), _unfinished(found, rows))
 
 
-def _ruled(grids: Sequence[Grid], edges: Sequence[BBox], chars: Sequence[Char]) -> list[Table]:
+def _ruled(grids: Sequence[Grid], edges: Sequence[BBox], page: PageChars) -> list[Table]:
     """The tables within rules. Where closing their sides pours much of a page into a cell, as in forms, the sides stay
     open."""
-    found = _filled(grids, chars)
+    heights = list(map(operator.add, page.top, page.bottom))
+    found = _filled(grids, page, heights)
     overfull = [table for table in found if _most_lines(table) > MAX_CELL_LINES]
     if not overfull:
         return found
-    as_drawn = _filled(find_grids(edges, close=False), chars)
+    as_drawn = _filled(find_grids(edges, close=False), page, heights)
     kept = [table for table in found if table not in overfull]
     return kept + [table for table in as_drawn if not any(_overlap(table, other) for other in kept)]
 
 
-def _filled(grids: Sequence[Grid], chars: Sequence[Char]) -> list[Table]:
-    heights = [char.top + char.bottom for char in chars]
-    made = (fill_grid(grid, _around(grid, chars, heights)) for grid in grids)
+def _filled(grids: Sequence[Grid], page: PageChars, heights: Sequence[float]) -> list[Table]:
+    made = (fill_grid(grid, _around(grid, page, heights)) for grid in grids)
     return [table for table in made if table is not None]
 
 
@@ -148,14 +150,17 @@ def _is_nameless_part(table: Table, whole: Table) -> bool:
     return whole.bbox[0] <= table.bbox[0] and table.bbox[2] <= whole.bbox[2]
 
 
-def _around(grid: Grid, chars: Sequence[Char], heights: Sequence[float]) -> Sequence[Char]:
+def _around(grid: Grid, page: PageChars, heights: Sequence[float]) -> Sequence[Char]:
     """From the first character at the height of a grid to the last: a page may have many small ones.
 
     `heights`: twice the height at which each character stands.
     """
     top, bottom = 2 * grid.bbox[1], 2 * grid.bbox[3]
-    level = [number for number, height in enumerate(heights) if top <= height <= bottom]
-    return chars[level[0] : level[-1] + 1] if level else ()
+    first = next((number for number, height in enumerate(heights) if top <= height <= bottom), None)
+    if first is None:
+        return ()
+    after = next(number for number in range(len(heights), first, -1) if top <= heights[number - 1] <= bottom)
+    return page.chars(first, after)
 
 
 def _num_filled(table: Table) -> int:

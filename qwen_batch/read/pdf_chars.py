@@ -116,9 +116,10 @@ class PageChars:
         text, numbers = "".join([self.text[place] for place in kept]), [self.numbers[place] for place in kept]
         return PageChars(text, x0, top, x1, bottom, numbers, self.num_unnamed)
 
-    def chars(self) -> list[Char]:
-        """All of them, each by itself."""
-        fields = zip(self.text, self.x0, self.top, self.x1, self.bottom, self.numbers, strict=True)
+    def chars(self, first: int = 0, after: int | None = None) -> list[Char]:
+        """All of them, or those of a range, each by itself."""
+        sides = self.text, self.x0, self.top, self.x1, self.bottom, self.numbers
+        fields = zip(*(side[first:after] for side in sides), strict=True)
         return list(map(functools.partial(tuple.__new__, Char), fields))  # half the time of Char._make
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
+import operator
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -23,6 +25,7 @@ FIXED_PITCH = 1  # flag of a font (ISO 32000-1, table 123)
 MAX_SPACES = 80  # in a row
 # Fonts of one width that do not say so; TeX's never do.
 _TYPED_FONT = re.compile(rb"Courier|Mono|Consolas|Typewriter|Menlo|Inconsolata|(?:^|\+)(?:CM|SF|LM)(?:TT|Mono)", re.I)
+_INFINITE = math.inf
 _LINE = re.compile(r"([^\r\n\x02]*\x02?)[\r\n]?")
 _BLANKS = re.compile(r"\s+")
 _WORD = re.compile(r"\S+")
@@ -65,9 +68,11 @@ class LineMaker:
     def __init__(self, textpage: int, placement: Placement, chars: PageChars) -> None:
         self._textpage = textpage
         self._placement = placement
+        self._a, self._b, self._d, self._e = placement.a, placement.b, placement.d, placement.e
         self._chars = chars
         self._name, self._flags = ctypes.create_string_buffer(64), ctypes.c_int()
-        self._matrix, self._x, self._y = pdfium.FS_MATRIX(), ctypes.c_double(), ctypes.c_double()
+        self._matrix, self._x, self._y = (ctypes.c_float * 6)(), ctypes.c_double(), ctypes.c_double()
+        self._matrix_at = ctypes.addressof(self._matrix)
 
     def make(self, start: int, end: int) -> list[Line]:
         """A line with its place; none when it is blank, several when pdfium took lines of two directions for one."""
@@ -104,11 +109,12 @@ class LineMaker:
     def _make(self, start: int, end: int) -> tuple[Line | None, bool]:
         """A line, None when it is blank; and whether it is too tall for one line of upright text."""
         chars = self._chars
-        drawn = [number for number in range(start, end) if chars.x0[number] != math.inf]
+        lefts = chars.x0[start:end]
+        drawn = [number for number, left in enumerate(lefts, start) if left != _INFINITE]
         if not drawn:
             return None, False
         tight = (
-            min(chars.x0[start:end]),
+            min(lefts),
             min(chars.top[start:end]),
             max(chars.x1[start:end]),
             max(chars.bottom[start:end]),
@@ -136,7 +142,7 @@ class LineMaker:
     def _has_one_width(self, number: int) -> bool:
         name, flags = self._name, self._flags
         pdfium.FPDFText_GetFontInfo(self._textpage, number, name, len(name), flags)
-        return bool(flags.value & FIXED_PITCH) or _TYPED_FONT.search(name.value) is not None
+        return bool(flags.value & FIXED_PITCH) or _is_typed_font(name.value)
 
     def _as_typed(self, start: int, end: int) -> tuple[str, float, float]:
         """The text with as many spaces between words as letters would fit there, and where its first and last letter
@@ -175,25 +181,30 @@ class LineMaker:
         The largest of a few: a word in a smaller font, or a footnote mark, must not make the line look like another.
         """
         step = max(1, len(drawn) // FONT_SAMPLES)
-        fonts = [self._font_at(self._chars.numbers[number]) for number in drawn[step // 2 :: step]]
-        size, upright, number = max(fonts, key=lambda font: font[0])
+        numbers = self._chars.numbers
+        fonts = [self._font_at(numbers[number]) for number in drawn[step // 2 :: step]]
+        size, upright, number = max(fonts, key=operator.itemgetter(0))
         pdfium.FPDFText_GetCharOrigin(self._textpage, number, self._x, self._y)
         return size, upright, self._placement.point(self._x.value, self._y.value)[1]
 
     def _font_at(self, number: int) -> tuple[float, bool, int]:
         """Size in points, whether the letter stands upright, and its number again."""
-        matrix, placement = self._matrix, self._placement
-        pdfium.FPDFText_GetMatrix(self._textpage, number, matrix)
-        size = pdfium.FPDFText_GetFontSize(self._textpage, number) * math.hypot(matrix.c, matrix.d)
-        across = placement.a * matrix.a + placement.b * matrix.b
-        down = placement.d * matrix.a + placement.e * matrix.b
-        return size, across > STRAIGHT * abs(down), number
+        pdfium.FPDFText_GetMatrix(self._textpage, number, self._matrix_at)
+        a, b, c, d = self._matrix[:4]
+        size = pdfium.FPDFText_GetFontSize(self._textpage, number) * math.hypot(c, d)
+        across = self._a * a + self._b * b
+        return size, across > STRAIGHT * abs(self._d * a + self._e * b), number
+
+
+@functools.lru_cache(maxsize=256)
+def _is_typed_font(name: bytes) -> bool:
+    return _TYPED_FONT.search(name) is not None
 
 
 def direction_at(textpage: int, placement: Placement, number: int) -> int | None:
     """Where the writing of one character goes: 0 to the right, 1 down, 2 to the left, 3 up; None: slanted."""
     matrix = pdfium.FS_MATRIX()
-    pdfium.FPDFText_GetMatrix(textpage, number, matrix)
+    pdfium.FPDFText_GetMatrix(textpage, number, ctypes.addressof(matrix))
     across = placement.a * matrix.a + placement.b * matrix.b
     down = placement.d * matrix.a + placement.e * matrix.b
     if abs(across) > STRAIGHT * abs(down):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from qwen_batch.read import pdfium
 from qwen_batch.read.grids import SNAP
@@ -20,6 +22,16 @@ STRAIGHT = 0.6  # points that an edge may lean
 
 Matrix = tuple[float, float, float, float, float, float]
 IDENTITY: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+
+
+class _Scratch(NamedTuple):
+    """What pdfium fills, and the addresses in it: made once, since objects are many."""
+
+    floats: Any  # a matrix, or x and y of each segment of a path
+    numbers: Any  # modes of drawing, or a colour
+    floats_at: int
+    points_at: tuple[list[int], list[int]]
+    numbers_at: list[int]
 
 
 class Marks(NamedTuple):
@@ -71,10 +83,20 @@ def _iter_with_forms(items: Iterable[int | None], matrix: Matrix, depth: int) ->
 
 
 def _matrix_of(item: int) -> Matrix:
-    m = pdfium.FS_MATRIX()
-    if not pdfium.FPDFPageObj_GetMatrix(item, m):
+    scratch = _scratch()
+    if not pdfium.FPDFPageObj_GetMatrix(item, scratch.floats_at):
         return IDENTITY
-    return m.a, m.b, m.c, m.d, m.e, m.f
+    a, b, c, d, e, f = scratch.floats[:6]
+    return a, b, c, d, e, f
+
+
+@functools.cache
+def _scratch() -> _Scratch:
+    floats, numbers = (ctypes.c_float * (2 * MAX_SEGMENTS))(), (ctypes.c_uint * 4)()
+    start, width = ctypes.addressof(floats), ctypes.sizeof(ctypes.c_float)
+    xs, ys = (list(range(start + side * width, start + ctypes.sizeof(floats), 2 * width)) for side in range(2))
+    numbers_at = [ctypes.addressof(numbers) + place * ctypes.sizeof(ctypes.c_uint) for place in range(4)]
+    return _Scratch(floats, numbers, start, (xs, ys), numbers_at)
 
 
 def _multiply(first: Matrix, second: Matrix) -> Matrix:
@@ -100,13 +122,16 @@ def _image_box(item: int, matrix: Matrix, placement: Placement) -> BBox:
 
 def _is_drawn(item: int) -> bool:
     """False for clip paths and for white shapes, which hide rather than show."""
-    fill, stroke = ctypes.c_int(), ctypes.c_int()
-    pdfium.FPDFPath_GetDrawMode(item, fill, stroke)
-    if stroke.value:
-        return True
-    red, green, blue, alpha = (ctypes.c_uint() for _ in range(4))
-    pdfium.FPDFPageObj_GetFillColor(item, red, green, blue, alpha)
-    return bool(fill.value) and alpha.value > 0 and min(red.value, green.value, blue.value) < 250
+    scratch = _scratch()
+    if not pdfium.FPDFPath_GetDrawMode(item, *scratch.numbers_at[:2]):
+        return False
+    fill, stroke = scratch.numbers[:2]
+    if stroke or not fill:
+        return bool(stroke)
+    if not pdfium.FPDFPageObj_GetFillColor(item, *scratch.numbers_at):
+        return False
+    *colour, alpha = scratch.numbers
+    return bool(alpha > 0 and min(colour) < 250)
 
 
 def _iter_edges(item: int, matrix: Matrix, placement: Placement) -> Iterator[BBox]:
@@ -114,7 +139,8 @@ def _iter_edges(item: int, matrix: Matrix, placement: Placement) -> Iterator[BBo
     pieces = _straight_pieces(item, _multiply(_matrix_of(item), matrix), placement)
     if len(pieces) > 1:
         ax, ay, bx, by = zip(*pieces, strict=True)
-        x0, top, x1, bottom = min(*ax, *bx), min(*ay, *by), max(*ax, *bx), max(*ay, *by)
+        xs, ys = ax + bx, ay + by
+        x0, top, x1, bottom = min(xs), min(ys), max(xs), max(ys)
         if min(x1 - x0, bottom - top) <= SNAP:
             pieces = [(x0, (top + bottom) / 2, x1, (top + bottom) / 2)]
             if bottom - top > x1 - x0:
@@ -132,21 +158,22 @@ def _straight_pieces(item: int, matrix: Matrix, placement: Placement) -> list[tu
     count = pdfium.FPDFPath_CountSegments(item)
     if not 2 <= count <= MAX_SEGMENTS:
         return []
+    segments = list(map(pdfium.FPDFPath_GetPathSegment, repeat(item), range(count)))
+    scratch = _scratch()
+    deque(map(pdfium.FPDFPathSegment_GetPoint, segments, *scratch.points_at), maxlen=0)
+    places = scratch.floats[: 2 * count]
+    kinds, closes = map(pdfium.FPDFPathSegment_GetType, segments), map(pdfium.FPDFPathSegment_GetClose, segments)
     a, b, c, d, e, f = matrix
-    x, y = ctypes.c_float(), ctypes.c_float()
     pieces = []
     start = here = (0.0, 0.0)
-    for index in range(count):
-        segment = pdfium.FPDFPath_GetPathSegment(item, index)
-        pdfium.FPDFPathSegment_GetPoint(segment, x, y)
-        there = placement.point(a * x.value + c * y.value + e, b * x.value + d * y.value + f)
-        kind = pdfium.FPDFPathSegment_GetType(segment)
+    for x, y, kind, closed in zip(places[::2], places[1::2], kinds, closes, strict=True):
+        there = placement.point(a * x + c * y + e, b * x + d * y + f)
         if kind == pdfium.FPDF_SEGMENT_MOVETO:
             start = there
         elif kind == pdfium.FPDF_SEGMENT_LINETO:
             pieces.append((*here, *there))
         here = there
-        if pdfium.FPDFPathSegment_GetClose(segment):
+        if closed:
             pieces.append((*here, *start))
             here = start
     return pieces

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import math
+import operator
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,6 +18,7 @@ WORD_GAP = 0.6  # of the height of letters
 LEAST_GAP = 2.4  # points
 PIECE_GAP = 0.9  # ems between pieces of a row
 SAME_ROW = 0.35  # ems
+EM, LEAST_EM = 1.3, 6.0  # heights of the tallest letters; points
 MIN_LEVEL = 6  # numbers of a page beside another: two in each row of a table
 LEVEL = 6.0  # points: more than SAME_ROW is for letters of 17 points
 MIN_FLUSH = 3  # numbers at the ends of lines below each other
@@ -73,19 +76,32 @@ def _flush(places: Sequence[float]) -> bool:
 
 def words_of(page: PageChars) -> list[Word]:
     """The words of a page, line by line."""
-    return [word for start, end in iter_lines(page) for word in _words(page, start, end)]
+    gaps = _gaps(page)
+    return [word for start, end in iter_lines(page) for word in _words(page, start, end, gaps)]
 
 
-def _words(page: PageChars, start: int, end: int) -> Iterator[Word]:
+def _gaps(page: PageChars) -> list[int]:
+    """The characters with a wide gap before them, which is not white space, in their order."""
+    gaps = map(operator.sub, page.x0[1:], page.x1)
+    wide = [number for number, gap in enumerate(gaps, 1) if LEAST_GAP < gap < math.inf]
+    return [
+        number
+        for number in wide
+        if page.x0[number] - page.x1[number - 1] > WORD_GAP * max(_height(page, number), _height(page, number - 1))
+    ]
+
+
+def _words(page: PageChars, start: int, end: int, gaps: Sequence[int]) -> Iterator[Word]:
     """The words of a line, which wide gaps part as blanks do."""
-    x0, x1 = page.x0, page.x1
+    place = bisect.bisect_left(gaps, start)
     for match in WORD.finditer(page.text, start, end):
         begin, after = match.span()
-        for number in range(begin + 1, after):
-            gap = x0[number] - x1[number - 1]
-            if gap > LEAST_GAP and gap > WORD_GAP * max(_height(page, number), _height(page, number - 1)):
-                yield _word(page, begin, number)
-                begin = number
+        while place < len(gaps) and gaps[place] <= begin:
+            place += 1
+        while place < len(gaps) and gaps[place] < after:
+            yield _word(page, begin, gaps[place])
+            begin = gaps[place]
+            place += 1
         yield _word(page, begin, after)
 
 
@@ -104,12 +120,13 @@ def rows_of(words: Sequence[Word]) -> list[Row]:
     rows: list[Row] = []
     size = 0.0  # of the last row
     for word in sorted(words, key=lambda item: item.top + item.bottom):
+        em = max(LEAST_EM, EM * (word.bottom - word.top))
         if rows and middle_of(word) - middle_of(rows[-1][-1]) < SAME_ROW * size:
             rows[-1].append(word)
-            size = max(size, em_of([word]))
+            size = max(size, em)
         else:
             rows.append([word])
-            size = em_of([word])
+            size = em
     return [sorted(row, key=lambda word: word.x0) for row in rows]
 
 
@@ -119,7 +136,7 @@ def middle_of(word: Word) -> float:
 
 def em_of(row: Row) -> float:
     """About an em: the tallest letters with what hangs below."""
-    return max(6.0, 1.3 * max(word.bottom - word.top for word in row))
+    return max(LEAST_EM, EM * max([word.bottom - word.top for word in row]))
 
 
 def pieces_of(row: Row, gap_ems: float = PIECE_GAP) -> list[Row]:

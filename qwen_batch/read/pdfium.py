@@ -104,32 +104,28 @@ FPDFText_GetCharOrigin = _declared("FPDFText_GetCharOrigin", _int, _handle, _int
 FPDFText_GetFontSize = _declared("FPDFText_GetFontSize", c_double, _handle, _int)
 FPDFText_HasUnicodeMapError = _declared("FPDFText_HasUnicodeMapError", _int, _handle, _int)
 FPDFText_GetFontInfo = _declared(
-    "FPDFText_GetFontInfo", c_ulong, _handle, _int, c_char_p, c_ulong, _int_at
-)  # number of a character; its font's name, flags
-FPDFText_HasUnicodeMapError = _declared("FPDFText_HasUnicodeMapError", _int, _handle, _int)
-FPDFText_GetFontInfo = _declared(
     "FPDFText_GetFontInfo", c_ulong, _handle, _int, c_void_p, c_ulong, _int_at
 )  # text page, number, a buffer for the name, its size, flags; the size of the name with its closing zero
-FPDFText_GetMatrix = _declared("FPDFText_GetMatrix", _int, _handle, _int, POINTER(FS_MATRIX))
+FPDFText_GetMatrix = _declared("FPDFText_GetMatrix", _int, _handle, _int, c_void_p)  # an FS_MATRIX
 
 FPDFPage_CountObjects = _declared("FPDFPage_CountObjects", _int, _handle)
 FPDFPage_GetObject = _declared("FPDFPage_GetObject", _handle, _handle, _int)
 FPDFFormObj_CountObjects = _declared("FPDFFormObj_CountObjects", _int, _handle)
 FPDFFormObj_GetObject = _declared("FPDFFormObj_GetObject", _handle, _handle, c_ulong)
 FPDFPageObj_GetType = _declared("FPDFPageObj_GetType", _int, _handle)
-FPDFPageObj_GetMatrix = _declared("FPDFPageObj_GetMatrix", _int, _handle, POINTER(FS_MATRIX))
+FPDFPageObj_GetMatrix = _declared("FPDFPageObj_GetMatrix", _int, _handle, c_void_p)  # an FS_MATRIX
 FPDFPageObj_GetBounds = _declared("FPDFPageObj_GetBounds", _int, _handle, *[_float_at] * 4)
-FPDFPageObj_GetFillColor = _declared("FPDFPageObj_GetFillColor", _int, _handle, *[_uint_at] * 4)
+FPDFPageObj_GetFillColor = _declared("FPDFPageObj_GetFillColor", _int, _handle, *[c_void_p] * 4)
 FPDFPageObj_HasTransparency = _declared("FPDFPageObj_HasTransparency", _int, _handle)
 FPDFImageObj_GetImagePixelSize = _declared("FPDFImageObj_GetImagePixelSize", _int, _handle, _uint_at, _uint_at)
 FPDFImageObj_GetImageFilterCount = _declared("FPDFImageObj_GetImageFilterCount", _int, _handle)
 FPDFImageObj_GetImageFilter = _declared("FPDFImageObj_GetImageFilter", c_ulong, _handle, _int, c_void_p, c_ulong)
 FPDFImageObj_GetRenderedBitmap = _declared("FPDFImageObj_GetRenderedBitmap", _handle, _handle, _handle, _handle)
 FPDFImageObj_GetImageDataRaw = _declared("FPDFImageObj_GetImageDataRaw", c_ulong, _handle, c_void_p, c_ulong)
-FPDFPath_GetDrawMode = _declared("FPDFPath_GetDrawMode", _int, _handle, _int_at, _int_at)
+FPDFPath_GetDrawMode = _declared("FPDFPath_GetDrawMode", _int, _handle, c_void_p, c_void_p)
 FPDFPath_CountSegments = _declared("FPDFPath_CountSegments", _int, _handle)
 FPDFPath_GetPathSegment = _declared("FPDFPath_GetPathSegment", _handle, _handle, _int)
-FPDFPathSegment_GetPoint = _declared("FPDFPathSegment_GetPoint", _int, _handle, _float_at, _float_at)
+FPDFPathSegment_GetPoint = _declared("FPDFPathSegment_GetPoint", _int, _handle, c_void_p, c_void_p)
 FPDFPathSegment_GetType = _declared("FPDFPathSegment_GetType", _int, _handle)
 FPDFPathSegment_GetClose = _declared("FPDFPathSegment_GetClose", _int, _handle)
 

@@ -74,19 +74,19 @@ def fill_grid(grid: Grid, chars: Sequence[Char]) -> Table | None:
     if not _is_tiled(grid):
         return None
     texts: list[list[str]] = [[] for _ in grid.cells]
-    previous: dict[int, int] = {}
+    previous = [-1] * len(texts)  # the last character of each cell
     cell, (left, top, right, bottom) = -1, NOWHERE
     for position, (text, x0, y0, x1, y1, _) in enumerate(chars):
-        x, y = (x0 + x1) / 2, (y0 + y1) / 2
         if text.isspace():
             continue
+        x, y = (x0 + x1) / 2, (y0 + y1) / 2
         if not (left <= x <= right and top <= y <= bottom):  # most stand in the cell of the one before
             if not _is_inside(x, y, grid.bbox):
                 continue
             cell = grid.cell_at(x, y)
             left, top, right, bottom = grid.cells[cell]
-        if cell in previous:
-            texts[cell].append(_gap(chars, previous[cell], position))
+        if (before := previous[cell]) >= 0 and (gap := _gap(chars, before, position)):
+            texts[cell].append(gap)
         texts[cell].append("-" if text == DIVIDED else text)
         previous[cell] = position
     cells = ["".join(text) for text in texts]
