@@ -11,6 +11,7 @@ from qwen_batch.read.pdf_columns import MIN_ROWS, find_columns
 from qwen_batch.read.pdf_marks import Marks
 from qwen_batch.read.pdf_words import Row, Word, middle_of, numbers_of, rows_of, words_of
 from qwen_batch.read.ruled_tables import Grid, fill_grid, find_grids
+from qwen_batch.read.shades import table_edges
 from qwen_batch.records import BBox, Table
 
 FINER = 1.5  # times the filled cells of ruled tables: an unruled one in their place is right
@@ -33,13 +34,14 @@ def read_tables(marks: Marks, page: PageChars, before: Table | None = None) -> P
 
     `before`: the unfinished table of the page before.
     """
-    grids = find_grids(marks.edges)
-    have_rules = sum(edge[2] - edge[0] >= MIN_RULE for edge in marks.edges) >= 3
-    find_framed = _finder_within_rules(marks.edges) if have_rules else None
+    edges = table_edges(marks)
+    grids = find_grids(edges)
+    have_rules = sum(edge[2] - edge[0] >= MIN_RULE for edge in edges) >= 3
+    find_framed = _finder_within_rules(edges) if have_rules else None
     numbers = numbers_of(page)
     if not grids and not find_framed and not any(numbers) and before is None:
         return PageTables()
-    ruled = _ruled(grids, marks.edges, page.chars()) if grids else []
+    ruled = _ruled(grids, edges, page.chars()) if grids else []
     words = words_of(page) if find_framed or any(numbers) or before else []
     rows = rows_of(words)
     framed = find_framed(words) if find_framed else []
