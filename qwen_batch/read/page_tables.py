@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -12,6 +11,8 @@ from qwen_batch.read.pdf_columns import MIN_ROWS, find_columns
 from qwen_batch.read.pdf_marks import Marks
 from qwen_batch.read.pdf_words import Row, Word, middle_of, numbers_of, rows_of, words_of
 from qwen_batch.read.ruled_tables import Grid, fill_grid, find_grids
+from qwen_batch.read.shades import table_edges
+from qwen_batch.read.table_heads import is_data
 from qwen_batch.records import BBox, Table
 
 FINER = 1.5  # times the filled cells of ruled tables: an unruled one in their place is right
@@ -34,17 +35,18 @@ def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), befor
 
     `typed`: values of fields, for the cells of ruled ones. `before`: the unfinished table of the page before.
     """
-    grids = find_grids(marks.edges)
-    have_rules = sum(edge[2] - edge[0] >= MIN_RULE for edge in marks.edges) >= 3
-    find_framed = _finder_within_rules(marks.edges) if have_rules else None
+    edges = table_edges(marks)
+    grids = find_grids(edges)
+    have_rules = sum(edge[2] - edge[0] >= MIN_RULE for edge in edges) >= 3
+    framer = _finder_within_rules(edges) if have_rules else None
     numbers = numbers_of(page)
-    if not grids and not find_framed and not any(numbers) and before is None:
+    if not grids and not framer and not any(numbers) and before is None:
         return PageTables()
     framed_chars = PageChars.of([*page.chars(), *typed]) if typed else page
-    ruled = _ruled(grids, marks.edges, framed_chars) if grids else []
-    words = words_of(page) if find_framed or any(numbers) or before else []
+    ruled = _ruled(grids, edges, framed_chars) if grids else []
+    words = words_of(page) if framer or any(numbers) or before else []
     rows = rows_of(words)
-    framed = find_framed(words) if find_framed else []
+    framed = framer(words, [table for table in ruled if _most_lines(table) > MAX_CELL_LINES]) if framer else []
     unruled: list[Table] = []
     for table in _better(framed, find_columns(rows) if numbers.level else []):
         over = [other for other in ruled if _overlap(table, other)]
@@ -116,13 +118,19 @@ def _pairs(rows: Sequence[Row]) -> list[Table]:
     return find_pairs(rows)
 
 
-def _finder_within_rules(edges: Sequence[BBox]) -> Callable[[Sequence[Word]], list[Table]] | None:
-    """What finds tables with horizontal rules only; None where the rules make none. Loaded here: most files need it
-    not."""
+def _finder_within_rules(edges: Sequence[BBox]) -> Callable[[Sequence[Word], Sequence[Table]], list[Table]] | None:
+    """What finds tables with horizontal rules only, from words and ruled tables whose cells hold too much: below a head
+    in cells, all of a table may stand in one. None where the rules make none. Loaded here: most files need it not."""
     from qwen_batch.read.pdf_booktabs import find_booktabs, find_frames
 
     frames = find_frames(edges)
-    return functools.partial(find_booktabs, frames) if frames else None
+
+    def find(words: Sequence[Word], overfull: Sequence[Table]) -> list[Table]:
+        found = find_booktabs([frame for frame in frames if not frame.is_boxed], words)
+        boxed = find_booktabs([frame for frame in frames if frame.is_boxed], words) if overfull else []
+        return found + [table for table in boxed if any(_overlap(table, other) for other in overfull)]
+
+    return find if frames else None
 
 
 def _better(framed: Sequence[Table], free: Sequence[Table]) -> list[Table]:
@@ -140,7 +148,7 @@ def _better(framed: Sequence[Table], free: Sequence[Table]) -> list[Table]:
 def _is_named(table: Table) -> bool:
     """Whether the head names all columns."""
     heads = table.rows[: table.header_rows]
-    return bool(heads) and all(any(column) for column in zip(*heads, strict=True))
+    return bool(heads) and not all(map(is_data, heads)) and all(map(any, zip(*heads, strict=True)))
 
 
 def _is_nameless_part(table: Table, whole: Table) -> bool:

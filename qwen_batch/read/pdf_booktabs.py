@@ -14,7 +14,7 @@ from typing import NamedTuple
 from qwen_batch.read.grids import MIN_EDGE, Rule, merge_rules
 from qwen_batch.read.pdf_columns import MAX_LEADING
 from qwen_batch.read.pdf_words import Row, Word, em_of, is_caption, middle_of, pieces_of, rows_of
-from qwen_batch.read.rivers import placed_cells, rivers
+from qwen_batch.read.rivers import narrowed, placed_cells, rivers
 from qwen_batch.read.table_lines import Columns, body_rows, head_rows
 from qwen_batch.records import BBox, Span, Table
 
@@ -30,6 +30,7 @@ MIN_ENTRIES = 3  # lines with digits
 MAX_HEAD_WORDS = 6.0  # of a piece, on average
 SHORT = 3.5  # words of a line of the column with the shortest entries, on average
 MAX_WHITE = 1.5  # ems between a rule and the text of a body
+MAX_BOX_WHITE = 3.0  # the same within a box, which leaves no doubt
 MIN_ROWS = 2  # of the body that stand in columns
 MIN_SHARE = 0.3  # of the lines of the body; the others go on with a cell
 MIN_STRIPES = 3
@@ -44,6 +45,7 @@ class Frame(NamedTuple):
     x1: float
     places: tuple[float, ...]  # from the top down
     inner: tuple[Rule, ...]  # shorter ones between them
+    is_boxed: bool = False
 
 
 class Band(NamedTuple):
@@ -55,7 +57,8 @@ class Band(NamedTuple):
 
 
 def find_frames(edges: Sequence[BBox]) -> list[Frame]:
-    """Where a page has three rules or more of the same width below each other."""
+    """Where a page has three rules or more of the same width below each other; what is open below or above a boxed
+    table of that width is one more."""
     level = [Rule(edge[1], edge[0], edge[2]) for edge in edges if edge[2] - edge[0] > edge[3] - edge[1]]
     if len(level) < 3:
         return []
@@ -73,8 +76,12 @@ def find_frames(edges: Sequence[BBox]) -> list[Frame]:
                 break
         else:
             groups.append([rule])
-    frames = (_frame(group, rules) for group in groups if len({rule.place for rule in group}) >= 3)
-    return [frame for frame in frames if not _is_boxed(frame, sides)]
+    frames: list[Frame] = []
+    for group in groups:
+        if whole := _frame(group, rules, sides):
+            parts = _open_parts(group, sides) if whole.is_boxed else ()
+            frames += [whole, *filter(None, (_frame(part, rules, sides) for part in parts))]
+    return frames
 
 
 def _untrimmed(rules: Sequence[Rule]) -> Iterator[Rule]:
@@ -87,12 +94,31 @@ def _untrimmed(rules: Sequence[Rule]) -> Iterator[Rule]:
             start = None
 
 
-def _frame(group: Sequence[Rule], rules: Sequence[Rule]) -> Frame:
+def _frame(group: Sequence[Rule], rules: Sequence[Rule], sides: Sequence[BBox]) -> Frame | None:
     places = sorted({rule.place for rule in group})
+    if len(places) < 3:
+        return None
     x0, x1 = min(rule.start for rule in group), max(rule.end for rule in group)
     between = (rule for rule in rules if rule.place not in places and places[0] < rule.place < places[-1])
     inner = (rule for rule in between if x0 - SAME_ENDS <= rule.start and rule.end <= x1 + SAME_ENDS)
-    return Frame(x0, x1, tuple(places), tuple(inner))
+    frame = Frame(x0, x1, tuple(places), tuple(inner))
+    return frame._replace(is_boxed=_is_boxed(frame, sides))
+
+
+def _open_parts(group: Sequence[Rule], sides: Sequence[BBox]) -> Iterator[list[Rule]]:
+    """The runs of rules that no upright one parts or closes."""
+    part = [group[0]]
+    for upper, lower in pairwise(group):
+        if any(_is_in_band(side, upper, lower) for side in sides):
+            yield part
+            part = []
+        part.append(lower)
+    yield part
+
+
+def _is_in_band(side: BBox, upper: Rule, lower: Rule) -> bool:
+    is_inside = upper.start - SAME_ENDS <= side[0] <= upper.end + SAME_ENDS
+    return is_inside and min(side[3], lower.place) - max(side[1], upper.place) > SAME_ENDS
 
 
 def _is_boxed(frame: Frame, sides: Sequence[BBox]) -> bool:
@@ -145,7 +171,8 @@ def _leads_out(word: Word, frame: Frame) -> bool:
     clear = CLEAR * em_of([word])
     if frame.x0 <= (word.x0 + word.x1) / 2 <= frame.x1:
         return word.x0 < frame.x0 - SAME_ENDS or word.x1 > frame.x1 + SAME_ENDS
-    return frame.x0 - clear < word.x1 and word.x0 < frame.x1 + clear
+    is_standing = len(word.text) > 1 and word.bottom - word.top > 2 * (word.x1 - word.x0)
+    return frame.x0 - clear < word.x1 and word.x0 < frame.x1 + clear and not is_standing
 
 
 def _tables(bands: Sequence[Band], frame: Frame) -> Iterator[Table]:
@@ -163,14 +190,14 @@ def _tables(bands: Sequence[Band], frame: Frame) -> Iterator[Table]:
 def _candidates(bands: Sequence[Band], start: int, frame: Frame) -> Iterator[tuple[Table, int]]:
     """Tables whose head is the band `start`, the largest first, and the band after each."""
     stop = start + 1
-    while stop < len(bands) and bands[stop].top == bands[stop - 1].bottom and _may_be_body(bands[stop]):
+    while stop < len(bands) and bands[stop].top == bands[stop - 1].bottom and _may_be_body(bands[stop], frame):
         stop += 1
     for end in range(stop, start + 1, -1):
         if table := _as_table(bands[start], bands[start + 1 : end], frame):
             yield table, end
 
 
-def _may_be_body(band: Band) -> bool:
+def _may_be_body(band: Band, frame: Frame) -> bool:
     """Whether text fills a band from rule to rule, and does not entitle the next table."""
     if not band.rows or is_caption(band.rows[0]):
         return False
@@ -178,7 +205,9 @@ def _may_be_body(band: Band) -> bool:
     ink = [min(word.top for word in band.rows[0]), max(word.bottom for word in band.rows[-1])]
     white = max(ink[0] - band.top, band.bottom - ink[1])
     steps = (middle_of(lower[0]) - middle_of(upper[0]) for upper, lower in pairwise(band.rows))
-    return white <= MAX_WHITE * em and max(steps, default=0.0) <= MAX_LEADING * em
+    return (
+        white <= (MAX_BOX_WHITE if frame.is_boxed else MAX_WHITE) * em and max(steps, default=0.0) <= MAX_LEADING * em
+    )
 
 
 def _is_head(rows: Sequence[Row]) -> bool:
@@ -200,6 +229,8 @@ def _as_table(head: Band, bands: Sequence[Band], frame: Frame) -> Table | None:
     num_heads = len(rows)
     if max(sum(map(bool, row)) for row in rows) < 2 or any(_lists_numbers(cell) for row in rows for cell in row):
         return None
+    if frame.is_boxed:  # lines that go on alone in their cell reach further than those beside others
+        columns = Columns(tuple(narrowed(strip, [row for rows in body for row in rows]) for strip in columns.strips))
     for row, wide in body_rows(body, columns):
         spans += [Span(len(rows), first, 1, count) for first, count in wide]
         rows.append(row)

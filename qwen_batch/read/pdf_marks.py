@@ -19,6 +19,7 @@ MAX_SEGMENTS = 64  # of one path; rules and boxes have few
 MAX_DEPTH = 4  # of form XObjects in one another
 MIN_IMAGE = 20.0  # points: a smaller one is no picture of text, nor a part of it
 STRAIGHT = 0.6  # points that an edge may lean
+BOX_SIDES = (4, 5)  # a path may close twice
 
 Matrix = tuple[float, float, float, float, float, float]
 IDENTITY: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
@@ -42,6 +43,7 @@ class Marks(NamedTuple):
     image_area: float  # square points in user space
     pictures: tuple[Picture, ...] = ()  # that cover the middle
     images: tuple[BBox, ...] = ()  # where the larger ones are shown
+    shades: tuple[BBox, ...] = ()  # filled boxes without a line around them; their sides are none of the edges
 
 
 def read_marks(
@@ -51,6 +53,7 @@ def read_marks(
     edges: list[BBox] = []
     covers: list[Picture] = []
     images: list[BBox] = []
+    shades: list[BBox] = []
     count, area = 0, 0.0
     for kind, item, matrix in islice(_iter_objects(page), MAX_OBJECTS):
         count += 1
@@ -61,8 +64,12 @@ def read_marks(
             if min(box[2] - box[0], box[3] - box[1]) >= MIN_IMAGE:
                 images.append(box)
         elif kind == pdfium.FPDF_PAGEOBJ_PATH and want_edges and _is_drawn(item):
-            edges.extend(_iter_edges(item, matrix, placement))
-    return Marks(tuple(edges) if count < MAX_OBJECTS else (), count, area, tuple(covers), tuple(images))
+            strokes, shade = _edges(item, matrix, placement)
+            edges += strokes
+            shades += shade
+    if count >= MAX_OBJECTS:
+        edges, shades = [], []
+    return Marks(tuple(edges), count, area, tuple(covers), tuple(images), tuple(shades))
 
 
 def _iter_objects(page: int) -> Iterator[tuple[int, int, Matrix]]:
@@ -134,8 +141,8 @@ def _is_drawn(item: int) -> bool:
     return bool(alpha > 0 and min(colour) < 250)
 
 
-def _iter_edges(item: int, matrix: Matrix, placement: Placement) -> Iterator[BBox]:
-    """The straight strokes of a path; a thin filled box is one stroke along its middle."""
+def _edges(item: int, matrix: Matrix, placement: Placement) -> tuple[list[BBox], list[BBox]]:
+    """The straight strokes of a path, or the box that it fills; a thin filled box is one stroke along its middle."""
     pieces = _straight_pieces(item, _multiply(_matrix_of(item), matrix), placement)
     if len(pieces) > 1:
         ax, ay, bx, by = zip(*pieces, strict=True)
@@ -145,12 +152,24 @@ def _iter_edges(item: int, matrix: Matrix, placement: Placement) -> Iterator[BBo
             pieces = [(x0, (top + bottom) / 2, x1, (top + bottom) / 2)]
             if bottom - top > x1 - x0:
                 pieces = [((x0 + x1) / 2, top, (x0 + x1) / 2, bottom)]
+    strokes = list(_iter_straight(pieces))
+    is_shade = len(pieces) in BOX_SIDES and len(strokes) == 4 and not _is_stroked(item)
+    return ([], [(x0, top, x1, bottom)]) if is_shade else (strokes, [])
+
+
+def _iter_straight(pieces: Iterable[BBox]) -> Iterator[BBox]:
+    """The level and the upright ones, from the left and from the top."""
     for from_x, from_y, to_x, to_y in pieces:
         wide, high = abs(from_x - to_x), abs(from_y - to_y)
         if high <= STRAIGHT < wide:
             yield min(from_x, to_x), (from_y + to_y) / 2, max(from_x, to_x), (from_y + to_y) / 2
         elif wide <= STRAIGHT < high:
             yield (from_x + to_x) / 2, min(from_y, to_y), (from_x + to_x) / 2, max(from_y, to_y)
+
+
+def _is_stroked(item: int) -> bool:
+    scratch = _scratch()
+    return bool(pdfium.FPDFPath_GetDrawMode(item, *scratch.numbers_at[:2]) and scratch.numbers[1])
 
 
 def _straight_pieces(item: int, matrix: Matrix, placement: Placement) -> list[tuple[float, float, float, float]]:

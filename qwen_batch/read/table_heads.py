@@ -16,7 +16,7 @@ def count_header_rows(rows: Sequence[Sequence[str]], spans: Sequence[Span]) -> i
     The first one; and further ones as long as a cell reaches down into them, or a cell over several columns stands
     above them and wants its parts named.
     """
-    if not rows or _is_data(rows[0]):
+    if not rows or is_data(rows[0]):
         return 0
     last = min(MAX_HEADER_ROWS, len(rows) - 1)
     count = 1
@@ -29,10 +29,11 @@ def _reaches_on(rows: Sequence[Sequence[str]], spans: Sequence[Span], count: int
     if any(span.row < count < span.row + span.num_rows for span in spans):
         return True
     over = [span for span in spans if span.row == count - 1 and span.num_columns > 1]
-    return bool(over) and not _is_data(rows[count])
+    return bool(over) and not is_data(rows[count])
 
 
-def _is_data(row: Sequence[str]) -> bool:
+def is_data(row: Sequence[str]) -> bool:
+    """Whether a row is mostly numbers, but for years: no head."""
     filled = [cell for cell in row if cell]
     return sum(map(_is_amount, filled)) > MANY_NUMBERS * len(filled) if filled else False
 

@@ -12,6 +12,7 @@ from qwen_batch.read.rivers import SPACE, Strip, narrowed, placed_cells
 from qwen_batch.records import Span
 
 MIN_BANDS = 2
+ROW_WHITE = 1.25  # times the closest leading: the next row begins
 Placed = tuple[tuple[str, ...], list[tuple[int, int]]]  # the cells, and which of them are wide, as placed_cells says
 
 
@@ -92,6 +93,10 @@ def body_rows(bands: Sequence[Sequence[Row]], columns: Columns) -> Iterator[Plac
             yield row, []
         return
     limits = _right_limits(bands, columns)
+    if all(map(_are_set_low, bands, placed)):
+        for band in placed:
+            yield from _ended_by_labels(band)
+        return
     for lines, band in zip(bands, placed, strict=True):
         yield from _lines_joined(lines, band, columns, limits)
 
@@ -102,6 +107,31 @@ def _are_rows(bands: Sequence[Sequence[Placed]]) -> bool:
         return False
     most = max(sum(bool(cells[0]) for cells, _ in band) for band in bands)
     return most == 1 and 2 * sum(len(band) > 1 for band in bands) >= len(bands)
+
+
+def _are_set_low(lines: Sequence[Row], placed: Sequence[Placed]) -> bool:
+    """Whether rows, which white parts, have their labels in their last line: the lines above, with which they begin,
+    have one cell, all the same."""
+    if placed[0][0][0]:
+        return False
+    steps = [middle_of(lower[0]) - middle_of(upper[0]) for upper, lower in pairwise(lines)]
+    last = [step > ROW_WHITE * min(steps) for step in steps] + [True]
+    if sum(last) < MIN_BANDS:
+        return False
+    rest = [cells for cells, _ in placed if not cells[0]]
+    filled = {tuple(map(bool, cells)) for cells in rest}
+    is_one = len(filled) == 1 and sum(next(iter(filled))) == 1 and not any(wide for _, wide in placed)
+    is_text = all(any(char.isalpha() for char in "".join(cells)) for cells in rest)
+    return is_one and is_text and all(cells[0] for (cells, _), is_last in zip(placed, last, strict=True) if is_last)
+
+
+def _ended_by_labels(placed: Sequence[Placed]) -> Iterator[Placed]:
+    above: tuple[str, ...] | None = None
+    for cells, _ in placed:
+        above = _joined(above, cells) if above else cells
+        if cells[0]:
+            yield above, []
+            above = None
 
 
 def _right_limits(bands: Sequence[Sequence[Row]], columns: Columns) -> list[float]:

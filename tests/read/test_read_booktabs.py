@@ -223,3 +223,46 @@ def test_the_last_row_may_stand_below_the_last_stripe(tmp_path: Path) -> None:
     canvas.drawString(72, 700 - 14 * len(rows) - 20, "All parts are made to order, and may be late.")
     canvas.save()
     assert [table.rows for table in read_pdf(tmp_path / "a.pdf").pages[0].tables] == [tuple(rows)]
+
+
+def test_below_a_table_in_boxes_a_table_of_that_width_is_one_of_its_own(page: Drawing) -> None:
+    """Its labels stand beside the last line of what they name."""
+    columns = places(90)
+    page.canvas.grid([68, 158, 440], [A4[1] - 51 - 17 * number for number in range(4)])
+    for cells in (("Clause", "Text"), ("1", "The goods are delivered"), ("2", "The price is paid")):
+        page.row(cells, columns, 17)
+    page.gap()
+    page.rule().row(("Clause", "Text"), columns).rule()
+    for text, label in (("The supplier shall", "1"), ("The buyer shall pay", "2")):
+        page.row((text,), (162.0,), 11).row((label, "within thirty days"), columns, 18)
+    page.rule()
+    assert [table.rows for table in page.tables()] == [
+        (("Clause", "Text"), ("1", "The goods are delivered"), ("2", "The price is paid")),
+        (
+            ("Clause", "Text"),
+            ("1", "The supplier shall\nwithin thirty days"),
+            ("2", "The buyer shall pay\nwithin thirty days"),
+        ),
+    ]
+
+
+def test_a_box_below_a_head_in_cells_holds_rows(page: Drawing) -> None:
+    columns = places(90, 120, 120)
+    for x in (68, 158, 278, 398, 500):
+        page.canvas.line(x, A4[1] - 51, x, A4[1] - (51 if 68 < x < 500 else 258))
+    for x in (158, 278, 398):
+        page.canvas.line(x, A4[1] - 51, x, A4[1] - 68)
+    for y in (51, 68, 258):
+        page.canvas.line(68, A4[1] - y, 500, A4[1] - y)
+    page.canvas.saveState()
+    page.canvas.translate(510, A4[1] - 200)
+    page.canvas.rotate(90)
+    page.canvas.drawString(0, 0, "B-1191")
+    page.canvas.restoreState()
+    rows = [(f"DHA{number:03}", "CITIBANK", "AIRFARE", f"{number}11.49") for number in range(1, 15)]
+    page.row(("Number", "Payee", "What for", "Amount"), columns, 17)
+    for row in rows:
+        page.row(row, columns)
+    (table,) = page.tables()
+    assert table.rows == (("Number", "Payee", "What for", "Amount"), *rows)
+    assert table.header_rows == 1
