@@ -161,15 +161,20 @@ def test_items_are_pulled_as_they_are_needed(tmp_path: Path) -> None:
 
 
 def test_extract_and_its_report(tmp_path: Path) -> None:
-    pages = [["Running head", "", f"The text of page {number}."] for number in ("one", "two", "three")]
-    path = write_pdf(tmp_path / "a.pdf", pages)
+    """The head goes, but for its first place, because the text goes on below it from page to page."""
+    texts = [
+        f"the {number} house keeps what was bought until\nit is asked for by those who had paid, of whom"
+        for number in ("first", "second", "third")
+    ]
+    path = write_pdf(tmp_path / "a.pdf", [["Running head", "", *text.split("\n")] for text in texts])
     report = extract_report(path, extract(path, ReadSettings(), CleanSteps()))
     assert (report["status"], report["error_type"], report["num_pages"]) == ("ok", None, 3)
-    assert report["text"].split("\n\n") == [f"The text of page {number}." for number in ("one", "two", "three")]
-    page = {"page_number": 2, "text": "The text of page two.", "ocr": False, "ocr_confidence": None, "tables": []}
+    plain = [text.replace("\n", " ") for text in texts]
+    assert report["text"] == "Running head\n\n" + " ".join(plain)
+    page = {"page_number": 2, "text": plain[1], "ocr": False, "ocr_confidence": None, "tables": []}
     assert report["pages"][1] == page
-    assert report["removed"][0] == {"page_number": 1, "text": "Running head", "reason": "header"}
-    assert format_report(report).startswith(f"{path}: 3 pages\nremoved: 3 x header\n\nThe text of page one.")
+    assert report["removed"][0] == {"page_number": 2, "text": "Running head", "reason": "header"}
+    assert format_report(report).startswith(f"{path}: 3 pages\nremoved: 2 x header\n\nRunning head\n\nthe first house")
 
 
 def test_report_of_a_failure(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from qwen_batch.clean.edges import in_table
 from qwen_batch.clean.numbered_lines import strip_numbers
@@ -14,6 +15,8 @@ REASON = "line_number"
 MIN_NUMBERS = 10  # counting up by one, from the top of the page to its foot
 STEPS = (1, 5)  # bills of law number every fifth line
 FEW_NUMBERS = 4  # of these
+SHORT = 2  # of those that go on from the page before
+MAX_DIGITS = 4
 PLACE_TOLERANCE = 6.0  # points between right edges
 SPACE_TOLERANCE = 2.5  # points that the distance of two numbers may differ from the others
 MARGIN_SHARE = 0.2  # of the page's width
@@ -22,26 +25,57 @@ HEIGHT_SHARE = 0.4  # of the page, at least, from the first number to the last
 _Numbered = tuple[int, Line, BBox, int]  # index, line, place, value
 
 
+class _Before(NamedTuple):
+    """What the pages so far tell about those that follow."""
+
+    ends: frozenset[int] = frozenset()  # the last numbers of the page before
+    places: tuple[float, ...] = ()  # where columns end at the right
+
+
 def remove_line_numbers(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Removal, ...]]:
-    """Take out columns of bare numbers in a margin that count evenly down the page, and such numbers that were read
-    with the text of their line."""
-    found = [set(_of_page(page)) for page in pages]
+    """Take out columns of bare numbers in a margin that count evenly down the page, or go on from the page before, and
+    such numbers that were read with the text of their line."""
+    found: list[set[int]] = []
+    before = _Before()
+    for page in pages:
+        columns = _of_page(page, before)
+        found.append({item[0] for column in columns for item in column})
+        ends = frozenset(column[-1][3] for column in columns)
+        before = _Before(ends or before.ends, tuple({*before.places, *(round(column[-1][2][2]) for column in columns)}))
     kept, removed = without_lines(pages, lambda page_index, number: REASON if number in found[page_index] else None)
     kept, stripped = strip_numbers(kept, REASON)
     return kept, (*removed, *stripped)
 
 
-def _of_page(page: Page) -> Iterator[int]:
+def _of_page(page: Page, before: _Before) -> list[list[_Numbered]]:
+    """The columns of line numbers of a page. The one at the right may go on from the one at the left."""
     numbers = [
         (index, line, line.bbox, int(line.text))
         for index, line in enumerate(page.lines)
-        if line.bbox and len(line.text) < 4 and line.text.isascii() and line.text.isdigit() and not in_table(line, page)
+        if line.bbox
+        and len(line.text) <= MAX_DIGITS
+        and line.text.isascii()
+        and line.text.isdigit()
+        and not in_table(line, page)
     ]
+    found: list[list[_Numbered]] = []
+    ends = set(before.ends)
     for step in STEPS:
-        for column in _columns(sorted(numbers, key=lambda item: item[2][1]), step):
+        columns = _columns(sorted(numbers, key=lambda item: item[2][1]), step)
+        for column in sorted(columns, key=lambda column: column[0][3]):
+            goes_on = column[0][3] - step in ends
             alone = step == 1 or len(column) == sum(_is_level(item, column[0]) for item in numbers)
-            if alone and _is_margin(column, page, step):
-                yield from (item[0] for item in column)
+            if not alone or not (goes_on or column[0][3] <= max(step, 2)):
+                continue
+            if _is_margin(column, page, step) or (goes_on and _is_known(column, before.places)):
+                found.append(column)
+                ends.add(column[-1][3])
+    return found
+
+
+def _is_known(column: Sequence[_Numbered], places: Sequence[float]) -> bool:
+    """Whether a column stands where those of other pages do; then it may be short, and uneven at headings."""
+    return len(column) >= SHORT and any(abs(column[-1][2][2] - place) < PLACE_TOLERANCE for place in places)
 
 
 def _columns(numbers: Sequence[_Numbered], step: int, tolerance: float = PLACE_TOLERANCE) -> Iterator[list[_Numbered]]:
@@ -62,7 +96,7 @@ def _is_level(item: _Numbered, other: _Numbered, tolerance: float = PLACE_TOLERA
 
 def _is_margin(column: Sequence[_Numbered], page: Page, step: int) -> bool:
     width, height = page.width or 0.0, page.height or 0.0
-    if len(column) < (MIN_NUMBERS if step == 1 else FEW_NUMBERS) or column[0][3] > max(step, 2):
+    if len(column) < (MIN_NUMBERS if step == 1 else FEW_NUMBERS):
         return False
     if column[-1][2][3] - column[0][2][1] < HEIGHT_SHARE * height:
         return False

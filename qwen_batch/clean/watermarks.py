@@ -23,6 +23,10 @@ SLANT = 1.6  # times its font size that a slanted line is both high and wide
 MIN_LETTERS = 3  # an initial is large as well
 MIN_OVER = 2  # lines that it lies over
 MIN_REPEATED = 3
+MAX_TILES = 2  # different texts that a page is tiled with; the labels of an axis are more
+MAX_OVER = 3  # different texts over the others; more are lines of a slanted page, or of a poster
+LEAST_ADVANCE, MOST_ADVANCE = 0.25, 1.5  # ems that a letter goes on: the boxes of fields, or of lines misread, differ
+SAME_SIZE = 0.01  # relative
 MOST = 0.5  # of the pages
 STEP = 8.0  # points that the same place may differ
 MIN_ON = 3  # lines that stand on an image
@@ -49,15 +53,34 @@ def remove_watermarks(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Re
     body = body_size_of(pages)
     repeated = _repeated(pages)
     slanted = Counter(line.text.strip() for page in pages for line in page.lines if is_slanted(line))
-
-    def reason(page_index: int, number: int) -> str | None:
-        page = pages[page_index]
-        line = page.lines[number]
-        is_pattern = slanted[line.text.strip()] >= MIN_REPEATED and is_slanted(line)
-        return REASON if is_pattern or _lies_over(line, page, body, repeated) else None
-
-    kept, removals = without_lines(pages, reason)
+    found = [_of_page(page, body, repeated, slanted) for page in pages]
+    kept, removals = without_lines(pages, lambda page_index, number: REASON if number in found[page_index] else None)
     return kept, (*removals, *_pictures(pages))
+
+
+def _of_page(page: Page, body: float, repeated: Container[Place | None], slanted: Counter[str]) -> set[int]:
+    """The lines of a page that are watermarks."""
+    tiles = [number for number, line in enumerate(page.lines) if is_slanted(line)]
+    is_tiled = len({page.lines[number].text.strip() for number in tiles}) <= MAX_TILES
+    patterns = {
+        number
+        for number in tiles
+        if slanted[page.lines[number].text.strip()] >= MIN_REPEATED
+        and (is_tiled or _place(page.lines[number]) in repeated)
+    }
+    over = {number for number, line in enumerate(page.lines) if _lies_over(line, page, body, repeated)}
+    if len({page.lines[number].text.strip() for number in over}) > MAX_OVER:
+        over = {number for number in over if _place(page.lines[number]) in repeated}
+    return patterns | over | set(_pieces(page, over, body))
+
+
+def _pieces(page: Page, over: Container[int], body: float) -> Iterator[int]:
+    """Lines as large as a watermark of the page: letters of it that were read apart."""
+    sizes = [line.font_size or 0.0 for number, line in enumerate(page.lines) if number in over]
+    for number, line in enumerate(page.lines):
+        size = line.font_size or 0.0
+        if size >= SINGLE * body and any(abs(size - other) <= SAME_SIZE * other for other in sizes):
+            yield number
 
 
 def _repeated(pages: Sequence[Page]) -> frozenset[Place | None]:
@@ -103,7 +126,20 @@ def is_slanted(line: Line) -> bool:
     if line.bbox is None or line.font_size is None:
         return False
     x0, top, x1, bottom = line.bbox
-    return min(x1 - x0, bottom - top) > SLANT * line.font_size > 0 and _num_letters(line) >= MIN_LETTERS
+    return (
+        min(x1 - x0, bottom - top) > SLANT * line.font_size > 0
+        and _num_letters(line) >= MIN_LETTERS
+        and _fits(line, MOST_ADVANCE)
+    )
+
+
+def _fits(line: Line, most: float = math.inf) -> bool:
+    """Whether a text of its size fills its box from corner to corner, each letter going on at most so far."""
+    if line.bbox is None or not line.font_size:
+        return False
+    length = math.hypot(line.bbox[2] - line.bbox[0], line.bbox[3] - line.bbox[1])
+    letters = sum(1 + is_cjk(char) for char in line.text.strip())
+    return LEAST_ADVANCE * letters <= length / line.font_size <= most * letters + 1
 
 
 def _lies_over(line: Line, page: Page, body: float, repeated: Container[Place | None]) -> bool:
@@ -111,7 +147,9 @@ def _lies_over(line: Line, page: Page, body: float, repeated: Container[Place | 
     middle of the page it may lie below the text: if it is on most pages, or says what watermarks say."""
     if line.bbox is None or not line.font_size or line.font_size < LARGER * body or _num_letters(line) < MIN_LETTERS:
         return False
-    others = [other for other in page.lines if other is not line and other.bbox and other.text.strip()]
+    if not _fits(line):
+        return False
+    others = [other for other in page.lines if other is not line and other.bbox and len(other.text.strip()) > 1]
     below = [other for other in others if other.bbox and _overlap(line.bbox, other.bbox)]
     if line.font_size >= LARGE * body and len(below) >= MIN_OVER:
         return True

@@ -41,6 +41,26 @@ def test_other_numbers_stay() -> None:
         assert clean(*kept, line("Items of the list", 40, 110)).removed == ()
 
 
+def test_numbers_go_on_over_pages_and_on_a_short_last_one() -> None:
+    pages = [page(1, *numbers(range(1, 29))), page(2, *numbers(range(29, 57))), page(3, *numbers(range(57, 60)))]
+    text = [line("The court finds it so.", 40, 110)]
+    whole = [page(one.page_number, *one.lines, *text) for one in pages]
+    result = clean_document(document(*whole), CleanSteps(headers_footers=False))
+    assert [removal.text for removal in result.removed] == [str(n) for n in range(1, 60)]
+
+
+def test_numbers_go_on_from_the_left_margin_to_the_right_one() -> None:
+    text = line("The court finds it so.", 40, 110)
+    assert len(clean(*numbers(range(1, 29)), *numbers(range(29, 57), x0=560), text).removed) == 56
+
+
+def test_numbers_that_do_not_go_on_stay() -> None:
+    first = page(1, *numbers(range(1, 29)), line("The court finds it so.", 40, 110))
+    for kept in (numbers(range(31, 34)), numbers(range(29, 32), x0=100.0), numbers(range(29, 30))):
+        result = clean_document(document(first, page(2, *kept, line("And it", 40, 110))), CleanSteps())
+        assert len(result.removed) == 28
+
+
 def transcript(texts: list[str], first: int = 1) -> list[Line]:
     return [line(f"{first + n}      {text}", 66 + 28 * n, 72) for n, text in enumerate(texts)]
 

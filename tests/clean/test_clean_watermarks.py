@@ -35,6 +35,34 @@ def test_small_slanted_words_go_where_they_stand_again_and_again() -> None:
     assert clean((*TEXT, tiles[0])).text.endswith("internal use")
 
 
+def test_slanted_labels_of_charts_stay_though_each_chart_has_them() -> None:
+    labels = [
+        Line(f"{month}-99", (x, top, x + 26, top + 19), 10.0)
+        for top in (450.0, 550.0, 650.0)
+        for month, x in (("Jan", 80.0), ("Feb", 140.0), ("Mar", 200.0))
+    ]
+    assert clean((*TEXT, *labels)).removed == ()
+
+
+def test_fields_of_several_lines_are_not_slanted() -> None:
+    fields = [Line("The clause is valid. " * 20, (288.0, top, 600.0, top + 110), 10.0) for top in (430.0, 540.0, 650.0)]
+    short = [Line("Option", (72.0, top, 168.0, top + 72), 10.0) for top in (430.0, 540.0, 650.0)]
+    assert clean((*TEXT, *fields, *short)).removed == ()
+
+
+def test_a_slanted_page_is_text() -> None:
+    slanted = [
+        Line(f"The clause {word} of the law is valid", (60.0, 100 + 40 * n, 500.0, 400 + 40 * n), 30.0)
+        for n, word in enumerate("abcde")
+    ]
+    assert clean((*TEXT, *slanted)).removed == ()
+
+
+def test_letters_of_a_watermark_that_were_read_apart_go_with_it() -> None:
+    mark = (Line("DRAF", (150.0, 280.0, 340.0, 470.0), 90.0), Line("T", (330.0, 420.0, 390.0, 530.0), 90.0))
+    assert clean((*TEXT, *mark)).text == clean(TEXT).text
+
+
 def test_titles_and_initials_stay() -> None:
     title = line("Lease", 60.0, size=40.0)
     initial = Line("W", (72.0, 300.0, 100.0, 336.0), 36.0)
