@@ -21,7 +21,9 @@ MAX_XML_BYTES = 200_000_000  # of all XML parts; parsers need about ten times as
 MAX_RATIO = 200  # unpacked to packed, of a part that is large; honest XML reaches about 50
 LARGE_BYTES = 10_000_000
 HEAD_BYTES = 4096
+STRICT_NAMES = b"http://purl.oclc.org/ooxml/"
 XML_SUFFIXES = (".xml", ".rels")
+_STRICT = re.compile(rb"""(=["'])http://purl\.oclc\.org/ooxml/([A-Za-z]+)/""")
 _DTD = re.compile(rb"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
 
 
@@ -29,7 +31,12 @@ def parse_part(xml: bytes) -> Any:
     """The root of an XML part. Nothing that it names is fetched or expanded. Raises lxml.etree.XMLSyntaxError."""
     from lxml import etree
 
-    return etree.fromstring(xml, etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False))
+    return etree.fromstring(plain_names(xml), etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False))
+
+
+def plain_names(xml: bytes) -> bytes:
+    """A part of a strict file (ECMA-376 part 1) with the names that other files use for the same (part 4)."""
+    return _STRICT.sub(rb"\1http://schemas.openxmlformats.org/\2/2006/", xml) if STRICT_NAMES in xml else xml
 
 
 def relations_of(archive: zipfile.ZipFile, part: str) -> dict[str, str]:

@@ -6,11 +6,11 @@ ever written; heads and texts are decoded here.
 
 from __future__ import annotations
 
+import binascii
 import email
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from email.header import decode_header
 from email.message import Message
 from pathlib import Path
 
@@ -33,6 +33,7 @@ EVENT = {
     "LOCATION": "Location",
     "ORGANIZER": "Organizer",
 }  # of a calendar (RFC 5545)
+_ENCODED = re.compile(r"=\?([^?\s]+)\?([bqBQ])\?((?:(?!\?=|=\?(?!=)).)*)\?=", re.DOTALL)  # ends before another begins
 _ESCAPED = re.compile(r"\\(.)")
 
 
@@ -177,14 +178,39 @@ def header_of(message: Message, name: str) -> str:
 
 
 def _decode_words(raw: str) -> str:
+    """A field with its encoded words (RFC 2047) as they are read.
+
+    Words beside each other are decoded together, if they are in one character set, since some programs cut characters
+    in two. The standard library's decoder takes minutes for a list of a hundred thousand names.
+    """
+    if not raw.isascii():
+        return _decoded(raw.encode("utf-8", "surrogateescape"), "")
+    shown, word, charset, end = list[str](), bytearray(), "", 0
+    for match in _ENCODED.finditer(raw):
+        between, name, data = raw[end : match.start()], match[1].partition("*")[0].lower(), _word_bytes(match)
+        if data is None:
+            continue
+        if between.strip() or name != charset or not word:
+            shown += (_decoded(bytes(word), charset), between if between.strip() or not word else "")
+            word, charset = bytearray(), name
+        word += data
+        end = match.end()
+    return "".join((*shown, _decoded(bytes(word), charset), raw[end:]))
+
+
+def _decoded(data: bytes, charset: str) -> str:
+    declared = decode_declared(data, charset or "utf-8") if data else ""
+    return declared if declared is not None else decode(data)[0]
+
+
+def _word_bytes(match: re.Match[str]) -> bytes | None:
+    """What an encoded word stands for; None: it is broken, and read as it stands."""
     try:
-        parts = decode_header(raw) if raw.isascii() else [(raw.encode("ascii", "surrogateescape"), None)]
-    except (ValueError, UnicodeError):
-        return raw.encode("utf-8", "replace").decode()
-    return "".join(
-        word if isinstance(word, str) else decode_declared(word, charset or "utf-8") or decode(word)[0]
-        for word, charset in parts
-    )
+        if match[2] in "qQ":
+            return binascii.a2b_qp(match[3], header=True)
+        return binascii.a2b_base64(match[3] + "=" * (-len(match[3]) % 4))
+    except (ValueError, binascii.Error):
+        return None
 
 
 def _file_name(part: Message) -> str:

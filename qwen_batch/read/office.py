@@ -8,6 +8,7 @@ what is read does not depend on what is installed.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import io
 import os
@@ -57,7 +58,20 @@ def _partition(file: io.BytesIO) -> Sequence[Any]:
     except ImportError as error:
         message = f"files of this kind need the extra `office`: pip install 'qwen-batch[office]' ({error})"
         raise DocumentError("unsupported", message) from None
+    _keep_paths()
     return list(module.partition_docx(file=file, languages=[""]))  # "": no guess of the language
+
+
+def _keep_paths() -> None:
+    """python-docx compiles the path of each of its dozen questions about a paragraph anew, which is most of the time
+    that a long document takes: here each path is compiled once."""
+    from docx.oxml import xmlchemy
+    from docx.oxml.ns import nsmap
+    from lxml import etree
+
+    compiled = functools.lru_cache(maxsize=1000)(functools.partial(etree.XPath, namespaces=nsmap))
+    element_class: Any = xmlchemy.BaseOxmlElement
+    element_class.xpath = lambda element, path: compiled(path)(element)
 
 
 def _plain_tokenizer() -> types.ModuleType:

@@ -53,6 +53,19 @@ def _moment(value: float, from_1904: bool) -> datetime.datetime | None:
         return None
 
 
+def day_number(text: str, from_1904: bool) -> float | None:
+    """The day number of a date, or the part of a day of a time, in the form of ISO 8601; None: it is neither."""
+    has_date = "-" in text[1:8]
+    try:
+        moment = datetime.datetime.fromisoformat(text.strip() if has_date else f"1899-12-30T{text.strip()}")
+    except ValueError:
+        return None
+    days = (moment.replace(tzinfo=None) - datetime.datetime(1899, 12, 30)) / datetime.timedelta(days=1)
+    if not has_date:
+        return days
+    return days - 1462 if from_1904 else days - (days < 61)
+
+
 @lru_cache(maxsize=1000)
 def _parts(section: str) -> tuple[str, ...]:
     return tuple(_PART.findall(section))

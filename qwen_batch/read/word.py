@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qwen_batch.read.archive import parse_part
+from qwen_batch.read.archive import XML_SUFFIXES, parse_part, plain_names
 from qwen_batch.read.word_chunks import insert_chunks
 from qwen_batch.read.word_lists import Numbering
 from qwen_batch.read.word_marks import write_marks
@@ -56,6 +56,7 @@ def unwrap_word(path: Path) -> Unwrapped:
         hidden_styles = _hidden_styles(styles)
         for name in sorted(names, key=lambda each: each != "word/document.xml"):  # its lists count first
             data = archive.read(name)
+            data = plain_names(data) if name.endswith(XML_SUFFIXES) else data
             if _PARTS.fullmatch(name):
                 root = parse_part(data)
                 _unwrap(root, hidden_styles, done.hidden)

@@ -18,6 +18,7 @@ from qwen_batch.errors import DocumentError
 from qwen_batch.read.archive import check_archive, parse_part, relations_of
 from qwen_batch.read.items import Content
 from qwen_batch.read.number_formats import BUILT_IN, format_general, format_value
+from qwen_batch.read.sheet_dates import day_number
 from qwen_batch.read.sparse import Grid
 from qwen_batch.records import Line, Page
 
@@ -136,18 +137,25 @@ def _text_of(book: _Book, cell: Any) -> str:
         return _joined(cell)
     value = cell.findtext("{*}v") or ""
     if not value:
-        formula = cell.findtext("{*}f")
+        formula = cell.findtext("{*}f") if kind != "str" else None  # of a text: it is computed, and empty
         book.num_uncomputed += formula is not None
         return f"={formula}" if formula else ""
     if kind == "s":
         return book.strings[int(value)]
     if kind == "b":
         return "TRUE" if value == "1" else "FALSE"
+    if kind == "d":  # a date as text, of strict files
+        number = day_number(value, book.from_1904)
+        return " ".join(value.split()) if number is None else format_value(number, _code(book, cell), book.from_1904)
     if kind != "n":
         return " ".join(value.split())
-    style = int(cell.get("s", 0))
-    code = book.codes[style] if style < len(book.codes) else "General"
+    code = _code(book, cell)
     return format_value(float(value), code, book.from_1904) if code != "General" else _general(value)
+
+
+def _code(book: _Book, cell: Any) -> str:
+    style = int(cell.get("s", 0))
+    return book.codes[style] if style < len(book.codes) else "General"
 
 
 def _general(value: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,25 @@ def test_heads_in_encoded_words_and_in_raw_bytes(tmp_path: Path) -> None:
     subject = "Subject: =?utf-8?B?5ZCI?=\n =?utf-8?B?5ZCM?="
     head = f"From: =?iso-8859-1?Q?J=FCrgen?= <j@x.de>\nTo: Müller <m@x.de>\n{subject}\n\nx\n"
     assert shown(read(tmp_path, head))[:3] == ["From: Jürgen <j@x.de>", "To: Müller <m@x.de>", "Subject: 合同"]
+
+
+@pytest.mark.parametrize(
+    ("field", "wanted"),
+    [
+        ("=?utf-8?B?5rWL6K+?= =?utf-8?B?lQ==?=", "测试"),  # a character that is cut in two
+        ("=?iso-8859-1?q?=E4?= =?utf-8?q?=C3=B6?=", "äö"),
+        ("Re: =?utf-8*en?q?a_b?= of =?utf-8?q?what=3F?=", "Re: a b of what?"),
+        ("=?utf-8?B?a?= stays, =?utf-8?B?YQ==?= does not", "=?utf-8?B?a?= stays, a does not"),
+    ],
+)
+def test_encoded_words(tmp_path: Path, field: str, wanted: str) -> None:
+    assert shown(read(tmp_path, f"Subject: {field}\n\nx\n"))[0] == f"Subject: {wanted}"
+
+
+def test_a_head_of_very_many_encoded_words_takes_no_longer_than_its_length(tmp_path: Path) -> None:
+    field, start = "=?utf-8?B?w7Y=?= " * 60_000, time.process_time()
+    assert shown(read(tmp_path, f"Subject: {field}\n\nx\n"))[0] == "Subject: " + "ö" * 60_000
+    assert time.process_time() - start < 5
 
 
 def test_quoted_printable(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -150,3 +151,17 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, part: str, kind: str)
     with pytest.raises(DocumentError) as caught:
         read_other(tmp_path / "a.pptx", "pptx")
     assert caught.value.error_type == kind
+
+
+USUAL = re.compile(rb"schemas\.openxmlformats\.org/(presentationml|officeDocument|drawingml)/2006/")
+
+
+def test_strict_files_read_the_same(tmp_path: Path, deck: Any) -> None:
+    slide = add(deck, "Title")
+    slide.shapes.add_table(1, 2, 0, INCH, INCH, INCH).table.cell(0, 1).text = "cell"
+    slide.notes_slide.notes_text_frame.text = "Say this."
+    usual = read(tmp_path, deck)
+    with zipfile.ZipFile(tmp_path / "a.pptx") as archive, zipfile.ZipFile(tmp_path / "b.pptx", "w") as strict:
+        for name in archive.namelist():
+            strict.writestr(name, USUAL.sub(rb"purl.oclc.org/ooxml/\1/", archive.read(name)))
+    assert read_other(tmp_path / "b.pptx", "pptx") == usual

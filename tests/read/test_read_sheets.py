@@ -13,6 +13,7 @@ from qwen_batch.errors import DocumentError
 from qwen_batch.read.formats import read_other
 from qwen_batch.read.items import Content
 from qwen_batch.read.number_formats import format_value
+from qwen_batch.read.sheet_dates import day_number
 from qwen_batch.records import Span
 
 ACCOUNTING = '_-* #,##0.00_-;-* #,##0.00_-;_-* "-"??_-;_-@_-'
@@ -148,6 +149,28 @@ def test_strict_files_without_references(tmp_path: Path) -> None:
     cells += '<c t="e"><v>#REF!</v></c>'
     (page,) = read(write(tmp_path / "a.xlsx", f"<row>{cells}</row>")).pages
     assert page.tables[0].rows == (("合同", "1904-01-01", "in line", "#REF!"),)
+
+
+def test_dates_that_strict_files_keep_as_text(tmp_path: Path) -> None:
+    dates = ("2026-11-30", "2026-11-30T18:00:00.000", "soon")
+    cells = "".join(f'<c t="d" s="1"><v>{date}</v></c>' for date in dates)
+    (page,) = read(write(tmp_path / "a.xlsx", f"<row>{cells}</row>")).pages
+    assert page.tables[0].rows == (("2026-11-30", "2026-11-30", "soon"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("1900-01-01", 1), ("1900-03-01", 61), ("2024-05-01T18:00:00Z", NOON), ("06:00:00", 0.25), ("x", None)],
+)
+def test_day_numbers(text: str, number: float | None) -> None:
+    assert day_number(text, from_1904=False) == number
+
+
+def test_a_formula_whose_text_is_empty_shows_nothing(tmp_path: Path) -> None:
+    cells = '<c t="str"><f>IF(B1="","","x")</f><v></v></c><c><f>B1+1</f><v/></c><c t="str"><f>A1</f><v>seen</v></c>'
+    content = read(write(tmp_path / "a.xlsx", f"<row>{cells}</row>"))
+    assert content.pages[0].tables[0].rows[0][-2:] == ("=B1+1", "seen")
+    assert "shown as they are: 1" in content.warnings[0]
 
 
 @pytest.mark.parametrize(

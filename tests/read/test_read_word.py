@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from pathlib import Path
 
@@ -93,6 +94,19 @@ def read(tmp_path: Path, body: str, relations: str = "", **parts: str) -> Conten
 
 def texts(content: Content) -> list[str]:
     return [line.text for page in content.pages for line in page.lines]
+
+
+USUAL = re.compile(rb"schemas\.openxmlformats\.org/(wordprocessingml|officeDocument|drawingml)/2006/")
+
+
+def test_strict_files_read_the_same(tmp_path: Path) -> None:
+    """Word's choice "Strict Open XML Document" names everything otherwise."""
+    body = styled("Parties", "Clause") + table(row("Price", "10 EUR")) + p("see http://purl.oclc.org/ooxml/a/b")
+    usual = write(tmp_path / "usual.docx", body)
+    with zipfile.ZipFile(usual) as archive, zipfile.ZipFile(tmp_path / "strict.docx", "w") as strict:
+        for name in archive.namelist():
+            strict.writestr(name, USUAL.sub(rb"purl.oclc.org/ooxml/\1/", archive.read(name)))
+    assert read_other(tmp_path / "strict.docx", "docx") == read_other(usual, "docx")
 
 
 def test_clauses_have_their_numbers(tmp_path: Path) -> None:
