@@ -42,8 +42,7 @@ def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), befor
     numbers = numbers_of(page)
     if not grids and not framer and not any(numbers) and before is None:
         return PageTables()
-    framed_chars = PageChars.of([*page.chars(), *typed]) if typed else page
-    ruled = _ruled(grids, edges, framed_chars) if grids else []
+    ruled = _ruled(grids, edges, page, typed) if grids else []
     words = words_of(page) if framer or any(numbers) or before else []
     rows = rows_of(words)
     framed = framer(words, [table for table in ruled if _most_lines(table) > MAX_CELL_LINES]) if framer else []
@@ -62,21 +61,21 @@ def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), befor
     return PageTables(tuple(found), _unfinished(found, rows))
 
 
-def _ruled(grids: Sequence[Grid], edges: Sequence[BBox], page: PageChars) -> list[Table]:
+def _ruled(grids: Sequence[Grid], edges: Sequence[BBox], page: PageChars, typed: Sequence[Char]) -> list[Table]:
     """The tables within rules. Where closing their sides pours much of a page into a cell, as in forms, the sides stay
     open."""
     heights = list(map(operator.add, page.top, page.bottom))
-    found = _filled(grids, page, heights)
+    found = _filled(grids, page, typed, heights)
     overfull = [table for table in found if _most_lines(table) > MAX_CELL_LINES]
     if not overfull:
         return found
-    as_drawn = _filled(find_grids(edges, close=False), page, heights)
+    as_drawn = _filled(find_grids(edges, close=False), page, typed, heights)
     kept = [table for table in found if table not in overfull]
     return kept + [table for table in as_drawn if not any(_overlap(table, other) for other in kept)]
 
 
-def _filled(grids: Sequence[Grid], page: PageChars, heights: Sequence[float]) -> list[Table]:
-    made = (fill_grid(grid, _around(grid, page, heights)) for grid in grids)
+def _filled(grids: Sequence[Grid], page: PageChars, typed: Sequence[Char], heights: Sequence[float]) -> list[Table]:
+    made = (fill_grid(grid, [*_around(grid, page, heights), *typed]) for grid in grids)
     return [table for table in made if table is not None]
 
 
