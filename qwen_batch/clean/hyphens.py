@@ -15,6 +15,8 @@ from qwen_batch.clean.markers import joins_without_space
 from qwen_batch.clean.words import Language, is_word, language_of
 
 HYPHENS = "-\u2010\u2011"
+# No words of their own; before a word that no list has together with them they keep it: multi-arch, mid-term.
+PREFIXES = frozenset(("multi", "semi", "pseudo", "ultra", "anti", "mid", "intra"))
 CONJUNCTIONS = frozenset(("and", "or", "und", "oder", "bzw", "sowie", "bis", "et", "ou", "to"))
 # First parts that keep their hyphen, and first parts of words that are written as one; of English.
 COMPOUNDING = frozenset(("self", "non", "cross", "quasi"))
@@ -51,6 +53,8 @@ _DOMAIN = "(?:com|org|net|gov|edu|info|int|mil|io|eu|de|uk|fr|it|nl|ch|at|cn|jp|
 _REST = re.compile(rf"{_DOMAIN}(?![^\W_])|[a-z0-9][\w.-]*/")  # of an address after a dot
 _DOTTED = re.compile(rf"\.(?:[\w-]+\.)*{_DOMAIN}(?![^\W_])")
 _ADDRESS = re.compile(r"\S*(?:://|www\.|/|@|\\)\S*$")
+_ENDINGS = "txt|pdf|docx?|xlsx?|csv|html?|xml|json|ya?ml|md|py|sh|c|conf|log|zip|gz|png|jpe?g"
+_FILE_NAME = re.compile(rf"[\w-]*\.(?:{_ENDINGS})(?!\w)")
 
 
 class Vocabulary:
@@ -125,7 +129,8 @@ def _at_hyphen(left: str, before: str, after: str, vocabulary: Vocabulary) -> tu
     right = first[0]
     if right.casefold() in CONJUNCTIONS and vocabulary.count(f"{left}{right}") == 0:
         return " ", len(before)
-    if _ADDRESS.search(before[-200:].split(" ")[-1]):
+    token = before[-200:].split(" ")[-1]
+    if _ADDRESS.search(token) or token[0] in HYPHENS:  # the option of a command, too
         return keep
     head, _, tail = left.rpartition("-")
     is_inner = bool(head) and tail.casefold() not in LINKING
@@ -135,6 +140,8 @@ def _at_hyphen(left: str, before: str, after: str, vocabulary: Vocabulary) -> tu
         return drop if whole >= hyphened else keep
     near = Counter(f"{before[-200:]} {after[:200]}".casefold().split())
     language = language_of(near, least=1) or vocabulary.language
+    if _FILE_NAME.match(after):
+        return drop if language and is_word(left + right, language) else keep
     return keep if _is_compound(left, tail, right, vocabulary, language) else drop
 
 
@@ -157,6 +164,8 @@ def _is_compound(left: str, tail: str, right: str, vocabulary: Vocabulary, langu
         return True
     if language and is_word(tail + right, language):
         return False
+    if language == "en" and tail.casefold() in PREFIXES and len(right) > 2 and is_word(right.partition("-")[0], "en"):
+        return True
     if min(len(tail), len(right)) <= 2 or tail.casefold() in CLOSING:
         return False
     if language == "en" and tail.islower() and is_word(tail, "en") and is_word(right.partition("-")[0], "en"):
