@@ -16,6 +16,7 @@ from pathlib import Path
 from qwen_batch.errors import UsageError
 from qwen_batch.read.frames import Trouble
 from qwen_batch.read.items import CHANGED, FileItem, Task, hash_file
+from qwen_batch.read.kinds import SUFFIXES
 from qwen_batch.read.pool import ProcessPool
 from qwen_batch.records import CleanDocument, CleanSteps, Document, Failure, ReadSettings
 from qwen_batch.reports import mended, path_text
@@ -24,6 +25,8 @@ OCR_SHARE = 0.6  # of the time for a document; what is left must do for one more
 MAX_AHEAD = 4  # results for each child that may wait for an earlier one, where their order is kept
 MAX_PASSWORD_BYTES = 1 << 20  # of their file; a larger one is something else
 NOT_REGULAR = "a device or a pipe; save what it gives as a file, and name that"
+LONG_TEXT = 10_000_000  # bytes of a text file; what is longer has a second more for each
+BYTES_A_SECOND = 1_000_000  # at least, on a busy machine
 LARGE_CHARS = 1_000_000  # a record with more text is cleaned in a child, under the limits
 
 
@@ -51,7 +54,7 @@ class Ingest:
                 elif isinstance(item, Document) and _num_chars(item) < LARGE_CHARS:
                     yield self._clean_here(item)
                 else:
-                    pool.submit(self._task(item))
+                    pool.submit(self._task(item), more_seconds(item))
                 yield from (_result(*done) for done in pool.wait(0))
                 while not pool.has_room:
                     yield from (_result(*done) for done in pool.wait())
@@ -74,7 +77,7 @@ class Ingest:
                         if isinstance(item, Failure):
                             done[id(item)] = item
                         else:
-                            pool.submit(self._task(item))
+                            pool.submit(self._task(item), more_seconds(item))
                 if waiting and id(waiting[0]) not in done:
                     done.update((id(task.item), _result(task, result)) for task, result in pool.wait())
                 while waiting and id(waiting[0]) in done:
@@ -96,6 +99,18 @@ class Ingest:
         except Exception as error:  # a defect of ours must cost one row, not the night
             trouble = Trouble("cleaning_error", f"cleaning gave up: {type(error).__name__}: {error}")
             return _failure(document, trouble)
+
+
+def more_seconds(item: FileItem | Document) -> float:
+    """What a long text file may take beyond input.timeout_seconds: it is read to its end, whatever it says, while the
+    time that a page of a PDF takes has no bound."""
+    if not isinstance(item, FileItem) or SUFFIXES.get(item.path.suffix.lower()) not in ("text", "csv"):
+        return 0.0
+    try:
+        size = item.path.stat().st_size
+    except OSError:  # the child will say it
+        return 0.0
+    return max(0, size - LONG_TEXT) / BYTES_A_SECOND
 
 
 def passwords_of(input: ReadSettings) -> tuple[str, ...]:

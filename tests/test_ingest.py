@@ -18,7 +18,7 @@ from reportlab.pdfgen.canvas import Canvas
 from qwen_batch import ingest as ingest_module
 from qwen_batch import readers
 from qwen_batch.errors import DocumentError, UsageError
-from qwen_batch.ingest import MAX_PASSWORD_BYTES, Ingest, extract, extract_all, passwords_of
+from qwen_batch.ingest import MAX_PASSWORD_BYTES, Ingest, extract, extract_all, more_seconds, passwords_of
 from qwen_batch.read.frames import Trouble
 from qwen_batch.read.inputs import iter_inputs
 from qwen_batch.read.items import FileItem, Task, hash_file
@@ -129,6 +129,15 @@ def test_a_file_that_disappears(tmp_path: Path) -> None:
     (result,) = Ingest(ReadSettings(), CleanSteps()).iter_clean([item])
     assert isinstance(result, Failure)
     assert (result.error_type, result.content_sha256) == ("not_found", None)
+
+
+def test_long_texts_have_more_time(tmp_path: Path) -> None:
+    for name, size in (("a.txt", 9), ("b.txt", 30), ("b.CSV", 30), ("b.pdf", 30)):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(size * 1_000_000)
+    names = ("a.txt", "b.txt", "b.CSV", "b.pdf", "gone.txt")
+    seconds = [more_seconds(FileItem(name, tmp_path / name, name)) for name in names]
+    assert seconds == [0, 20, 20, 0, 0]
 
 
 def test_a_document_over_its_time_fails_alone(tmp_path: Path) -> None:

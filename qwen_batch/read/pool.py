@@ -77,8 +77,8 @@ class ProcessPool(Generic[T, R]):
         finally:
             self.close()
 
-    def submit(self, item: T) -> None:
-        """Give an item to a child; there must be room."""
+    def submit(self, item: T, more_seconds: float = 0.0) -> None:
+        """Give an item to a child; there must be room. `more_seconds`: than others have."""
         if not self.has_room:
             raise RuntimeError("no child is free: wait() first")
         child = self._idle.pop() if self._idle else None
@@ -88,7 +88,7 @@ class ProcessPool(Generic[T, R]):
         if child is None:
             child = _Child(self._target, self._memory_limit_bytes, self._lean)
         self._busy.append(child)
-        child.give(item, self._timeout_seconds)
+        child.give(item, self._timeout_seconds + more_seconds)
 
     def wait(self, seconds: float | None = None) -> list[tuple[T, R | Trouble]]:
         """Results that are there, waiting for the first; with `seconds`, at most so long."""
