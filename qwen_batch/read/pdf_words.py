@@ -23,6 +23,7 @@ MIN_LEVEL = 6  # numbers of a page beside another: two in each row of a table
 LEVEL = 6.0  # points: more than SAME_ROW is for letters of 17 points
 MIN_FLUSH = 3  # numbers at the ends of lines below each other
 FLUSH = 2.0  # points
+LONGEST_NAME = 3  # letters of what stands for a number without digits, or is a currency
 _BREAKS = ("\r", "\n", "")
 WORD = re.compile(r"\S+")
 _SIGNS = "[0-9.,%()$€£¥+\\-–—−*†‡/△▲ ]"  # of numbers
@@ -58,7 +59,11 @@ class Numbers(NamedTuple):
 def numbers_of(page: PageChars) -> Numbers:
     """Much quicker than looking for tables, which most pages do not have."""
     text = page.text.replace(DIVIDED, "-")
-    spans = [match.span() for match in WORD.finditer(text) if _IS_EITHER.fullmatch(match[0])]
+    spans = [
+        match.span()
+        for match in WORD.finditer(text)
+        if (len(word := match[0]) <= LONGEST_NAME or not word.isalpha()) and _IS_EITHER.fullmatch(word)
+    ]
     if len(spans) < MIN_FLUSH:
         return Numbers(False, False)
     middles = sorted(min(page.top[start:end]) + max(page.bottom[start:end]) for start, end in spans)
