@@ -116,23 +116,25 @@ def _height(page: PageChars, number: int) -> float:
 
 def _word(page: PageChars, start: int, end: int) -> Word:
     text = page.text[start:end].replace(DIVIDED, "-")
-    tops, bottoms = page.top[start:end], page.bottom[start:end]
-    return Word(text, min(page.x0[start:end]), min(tops), max(page.x1[start:end]), max(bottoms))
+    top, bottom = min(page.top[start:end]), max(page.bottom[start:end])
+    return Word(text, min(page.x0[start:end]), top, max(page.x1[start:end]), bottom)
 
 
 def rows_of(words: Sequence[Word]) -> list[Row]:
     """Words whose middles are level, from the top down, each row from the left."""
     rows: list[Row] = []
-    size = 0.0  # of the last row
+    size, before = 0.0, 0.0  # of the last row; where the middle of the last word is
     for word in sorted(words, key=lambda item: item.top + item.bottom):
+        middle = middle_of(word)
         em = max(LEAST_EM, EM * (word.bottom - word.top))
-        if rows and middle_of(word) - middle_of(rows[-1][-1]) < SAME_ROW * size:
+        if rows and middle - before < SAME_ROW * size:
             rows[-1].append(word)
             size = max(size, em)
         else:
             rows.append([word])
             size = em
-    return [sorted(row, key=lambda word: word.x0) for row in rows]
+        before = middle
+    return [sorted(row, key=operator.attrgetter("x0")) for row in rows]
 
 
 def middle_of(word: Word) -> float:
