@@ -73,7 +73,8 @@ def _of_page(page_index: int, page: Page) -> Iterator[EdgeLine]:
         for number, line in enumerate(page.lines)
         if line.bbox is not None and line.text.strip() and not in_table(line, page)
     ]
-    level = [entry for entry in boxes if not _is_vertical(entry[1])]
+    upright = [entry for entry in boxes if _is_vertical(entry[1])]
+    level = [entry for entry in boxes if not _is_vertical(entry[1])] if upright else boxes
     rows = _rows(level)
     height = page.height or max((box[3] for _, _, box in boxes), default=0.0)
     for edge, ordered in (("top", rows), ("bottom", rows[::-1])):
@@ -85,8 +86,8 @@ def _of_page(page_index: int, page: Page) -> Iterator[EdgeLine]:
                 name: Edge = "top" if edge == "top" else "bottom"
                 yield EdgeLine(page_index, number, name, position, offset, line.text, size, gap)
     width = page.width or max((box[2] for _, _, box in boxes), default=0.0)
-    for number, line, box in boxes:
-        if _is_vertical(line) and (box[2] < SIDE_SHARE * width or box[0] > (1 - SIDE_SHARE) * width):
+    for number, line, box in upright:
+        if box[2] < SIDE_SHARE * width or box[0] > (1 - SIDE_SHARE) * width:
             yield EdgeLine(page_index, number, "side", 0, box[0], line.text, line.font_size or 0.0, 0.0)
 
 

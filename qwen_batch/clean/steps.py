@@ -94,7 +94,7 @@ def _steps(settings: CleanSteps) -> tuple[Step, ...]:
 
 def _num_letters(pages: Sequence[Page]) -> int:
     """Characters of lines and tables: a document whose text is all in tables keeps it."""
-    lines = sum(len(line.text.strip()) for page in pages for line in page.lines)
+    lines = sum([len(line.text.strip()) for page in pages for line in page.lines])
     return lines + sum(len(cell) for page in pages for table in page.tables for row in table.rows for cell in row)
 
 

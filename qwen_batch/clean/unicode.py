@@ -91,9 +91,9 @@ def normalise_text(text: str, removed: Counter[str] | None = None) -> str:
     text = _SOFT_HYPHEN_AT_END.sub("-", text)
     text = _SPACES.sub(" ", text)
     for pattern in (_INVISIBLE, None if _JOINERS.isdisjoint(text) else _idle_joiner()):
-        if pattern is not None:
+        if pattern is not None and (found := pattern.findall(text)):
             if removed is not None:
-                removed.update("".join(pattern.findall(text)))
+                removed.update("".join(found))
             text = pattern.sub("", text)
     text = _DISGUISED.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
     return without_tracking(unicodedata.normalize("NFC", text))

@@ -16,11 +16,12 @@ numbered ones.
 
 from __future__ import annotations
 
+import operator
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Set as AbstractSet
-from itertools import islice, pairwise
+from itertools import islice
 
 # Boxes, which stand for characters that a font does not name; characters of private meaning; controls.
 _MEANINGLESS = re.compile("[\ufffd\u25a1\u25a0\u53e3\ue000-\uf8ff\x00-\x1f]")
@@ -159,8 +160,8 @@ def _says_some_often(text: str) -> bool:
 
 def _bits(words: AbstractSet[str]) -> float:
     """Mean logarithm of how often the pairs of letters in some words are seen."""
-    pairs = [_BITS[first + second] for word in words for first, second in pairwise(f" {word} ")]
-    return sum(pairs) / len(pairs)
+    line = f" {' '.join(words)} "
+    return sum(map(_BITS.__getitem__, map(operator.add, line, line[1:]))) / (len(line) - 1)
 
 
 def _shifted(word: str, step: int) -> str:

@@ -10,7 +10,6 @@ import math
 import operator
 import re
 from collections.abc import Iterator
-from statistics import median
 
 from qwen_batch.read.pdf_chars import PageChars
 
@@ -37,6 +36,8 @@ def _idle(chars: PageChars, start: int, end: int) -> Iterator[int]:
     steps = list(map(operator.sub, middles[1:], middles))
     if len(steps) < MIN_STEPS or sum(chars.text[place].islower() for place in drawn) < SMALL_SHARE * len(drawn):
         return
+    from statistics import median  # loads decimals and fractions, and hardly a file needs it
+
     cell = median(sorted(steps)[: len(steps) * 4 // 5])
     is_next = [LEAST * cell <= step <= MOST * cell for step in steps]
     if all(is_next) or not all(near or step >= BLANK * cell for near, step in zip(is_next, steps, strict=True)):

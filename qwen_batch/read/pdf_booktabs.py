@@ -108,8 +108,11 @@ def _frame(group: Sequence[Rule], rules: Sequence[Rule], sides: Sequence[BBox]) 
 def _open_parts(group: Sequence[Rule], sides: Sequence[BBox]) -> Iterator[list[Rule]]:
     """The runs of rules that no upright one parts or closes."""
     part = [group[0]]
+    below = sides
     for upper, lower in pairwise(group):
-        if any(_is_in_band(side, upper, lower) for side in sides):
+        below = [side for side in below if side[3] - upper.place > SAME_ENDS]
+        near = [side for side in below if lower.place - side[1] > SAME_ENDS]
+        if any(_is_in_band(side, upper, lower) for side in near):
             yield part
             part = []
         part.append(lower)

@@ -72,7 +72,7 @@ class LineMaker:
         self._chars = chars
         self._name, self._flags = ctypes.create_string_buffer(64), ctypes.c_int()
         self._matrix, self._x, self._y = (ctypes.c_float * 6)(), ctypes.c_double(), ctypes.c_double()
-        self._matrix_at = ctypes.addressof(self._matrix)
+        self._page_at, self._matrix_at = pdfium.address_of(textpage), ctypes.byref(self._matrix)
 
     def make(self, start: int, end: int) -> list[Line]:
         """A line with its place; none when it is blank, several when pdfium took lines of two directions for one."""
@@ -189,9 +189,9 @@ class LineMaker:
 
     def _font_at(self, number: int) -> tuple[float, bool, int]:
         """Size in points, whether the letter stands upright, and its number again."""
-        pdfium.FPDFText_GetMatrix(self._textpage, number, self._matrix_at)
+        pdfium.FPDFText_GetMatrix(self._page_at, number, self._matrix_at)
         a, b, c, d = self._matrix[:4]
-        size = pdfium.FPDFText_GetFontSize(self._textpage, number) * math.hypot(c, d)
+        size = pdfium.FPDFText_GetFontSize(self._page_at, number) * math.hypot(c, d)
         across = self._a * a + self._b * b
         return size, across > STRAIGHT * abs(self._d * a + self._e * b), number
 
@@ -204,7 +204,7 @@ def _is_typed_font(name: bytes) -> bool:
 def direction_at(textpage: int, placement: Placement, number: int) -> int | None:
     """Where the writing of one character goes: 0 to the right, 1 down, 2 to the left, 3 up; None: slanted."""
     matrix = pdfium.FS_MATRIX()
-    pdfium.FPDFText_GetMatrix(textpage, number, ctypes.addressof(matrix))
+    pdfium.FPDFText_GetMatrix(pdfium.address_of(textpage), number, ctypes.byref(matrix))
     across = placement.a * matrix.a + placement.b * matrix.b
     down = placement.d * matrix.a + placement.e * matrix.b
     if abs(across) > STRAIGHT * abs(down):

@@ -23,6 +23,7 @@ MIN_LEVEL = 6  # numbers of a page beside another: two in each row of a table
 LEVEL = 6.0  # points: more than SAME_ROW is for letters of 17 points
 MIN_FLUSH = 3  # numbers at the ends of lines below each other
 FLUSH = 2.0  # points
+LONGEST_NAME = 3  # letters of what stands for a number without digits, or is a currency
 _BREAKS = ("\r", "\n", "")
 WORD = re.compile(r"\S+")
 _SIGNS = "[0-9.,%()$€£¥+\\-–—−*†‡/△▲ ]"  # of numbers
@@ -58,7 +59,11 @@ class Numbers(NamedTuple):
 def numbers_of(page: PageChars) -> Numbers:
     """Much quicker than looking for tables, which most pages do not have."""
     text = page.text.replace(DIVIDED, "-")
-    spans = [match.span() for match in WORD.finditer(text) if _IS_EITHER.fullmatch(match[0])]
+    spans = [
+        match.span()
+        for match in WORD.finditer(text)
+        if (len(word := match[0]) <= LONGEST_NAME or not word.isalpha()) and _IS_EITHER.fullmatch(word)
+    ]
     if len(spans) < MIN_FLUSH:
         return Numbers(False, False)
     middles = sorted(min(page.top[start:end]) + max(page.bottom[start:end]) for start, end in spans)
@@ -111,23 +116,25 @@ def _height(page: PageChars, number: int) -> float:
 
 def _word(page: PageChars, start: int, end: int) -> Word:
     text = page.text[start:end].replace(DIVIDED, "-")
-    tops, bottoms = page.top[start:end], page.bottom[start:end]
-    return Word(text, min(page.x0[start:end]), min(tops), max(page.x1[start:end]), max(bottoms))
+    top, bottom = min(page.top[start:end]), max(page.bottom[start:end])
+    return Word(text, min(page.x0[start:end]), top, max(page.x1[start:end]), bottom)
 
 
 def rows_of(words: Sequence[Word]) -> list[Row]:
     """Words whose middles are level, from the top down, each row from the left."""
     rows: list[Row] = []
-    size = 0.0  # of the last row
+    size, before = 0.0, 0.0  # of the last row; where the middle of the last word is
     for word in sorted(words, key=lambda item: item.top + item.bottom):
+        middle = middle_of(word)
         em = max(LEAST_EM, EM * (word.bottom - word.top))
-        if rows and middle_of(word) - middle_of(rows[-1][-1]) < SAME_ROW * size:
+        if rows and middle - before < SAME_ROW * size:
             rows[-1].append(word)
             size = max(size, em)
         else:
             rows.append([word])
             size = em
-    return [sorted(row, key=lambda word: word.x0) for row in rows]
+        before = middle
+    return [sorted(row, key=operator.attrgetter("x0")) for row in rows]
 
 
 def middle_of(word: Word) -> float:

@@ -60,6 +60,19 @@ def _declared(name: str, result: Any, *arguments: Any) -> Any:
     return function
 
 
+def _undeclared(name: str, result: Any) -> Any:
+    """A function that is called for each character: its numbers are Python's and its addresses are made by byref or
+    `address_of`, so that none is converted at each call, which takes as long as the call itself."""
+    function = _library[name]
+    function.restype = result
+    return function
+
+
+def address_of(handle: int) -> Any:
+    """A handle as an undeclared function takes it."""
+    return ctypes.byref(ctypes.c_char.from_address(handle))
+
+
 _declared("FPDF_InitLibrary", None)()  # the second time and later it does nothing
 
 _handle, _int, _int_at, _float_at = c_void_p, c_int, POINTER(c_int), POINTER(c_float)
@@ -99,14 +112,14 @@ FPDFText_ClosePage = _declared("FPDFText_ClosePage", None, _handle)
 FPDFText_CountChars = _declared("FPDFText_CountChars", _int, _handle)
 FPDFText_GetText = _declared("FPDFText_GetText", _int, _handle, _int, _int, POINTER(c_ushort))
 FPDFText_GetUnicode = _declared("FPDFText_GetUnicode", c_uint, _handle, _int)
-FPDFText_GetCharBox = _declared("FPDFText_GetCharBox", _int, _handle, _int, *[c_void_p] * 4)
+FPDFText_GetCharBox = _undeclared("FPDFText_GetCharBox", _int)  # text page, number; left, right, bottom, top
 FPDFText_GetCharOrigin = _declared("FPDFText_GetCharOrigin", _int, _handle, _int, _double_at, _double_at)
-FPDFText_GetFontSize = _declared("FPDFText_GetFontSize", c_double, _handle, _int)
+FPDFText_GetFontSize = _undeclared("FPDFText_GetFontSize", c_double)  # text page, number
 FPDFText_HasUnicodeMapError = _declared("FPDFText_HasUnicodeMapError", _int, _handle, _int)
 FPDFText_GetFontInfo = _declared(
     "FPDFText_GetFontInfo", c_ulong, _handle, _int, c_void_p, c_ulong, _int_at
 )  # text page, number, a buffer for the name, its size, flags; the size of the name with its closing zero
-FPDFText_GetMatrix = _declared("FPDFText_GetMatrix", _int, _handle, _int, c_void_p)  # an FS_MATRIX
+FPDFText_GetMatrix = _undeclared("FPDFText_GetMatrix", _int)  # text page, number; an FS_MATRIX
 
 FPDFPage_CountObjects = _declared("FPDFPage_CountObjects", _int, _handle)
 FPDFPage_GetObject = _declared("FPDFPage_GetObject", _handle, _handle, _int)
