@@ -46,6 +46,7 @@ def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), befor
     words = words_of(page) if framer or any(numbers) or before else []
     rows = rows_of(words)
     framed = framer(words, [table for table in ruled if _most_lines(table) > MAX_CELL_LINES]) if framer else []
+    framed = [table for table in framed if not any(_is_part(table, other) for other in framed)]
     unruled: list[Table] = []
     for table in _better(framed, find_columns(rows) if numbers.level else []):
         over = [other for other in ruled if _overlap(table, other)]
@@ -155,6 +156,10 @@ def _is_nameless_part(table: Table, whole: Table) -> bool:
     if table.header_rows or table.bbox is None or whole.bbox is None or len(table.rows[0]) > len(whole.rows[0]):
         return False
     return whole.bbox[0] <= table.bbox[0] and table.bbox[2] <= whole.bbox[2]
+
+
+def _is_part(table: Table, whole: Table) -> bool:
+    return _overlap(table, whole) and _num_filled(table) < _num_filled(whole)
 
 
 def _around(grid: Grid, page: PageChars, heights: Sequence[float]) -> Sequence[Char]:
