@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from qwen_batch.read.gutters import columns_of
 from qwen_batch.read.pdf_chars import Char, PageChars
 from qwen_batch.read.pdf_columns import MIN_ROWS, find_columns
 from qwen_batch.read.pdf_marks import Marks
@@ -46,8 +47,12 @@ def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), befor
     words = words_of(page) if framer or any(numbers) or before else []
     rows = rows_of(words)
     framed = framer(words, [table for table in ruled if _most_lines(table) > MAX_CELL_LINES]) if framer else []
+    framed = [table for table in framed if not any(_is_part(table, other) for other in framed)]
     unruled: list[Table] = []
-    for table in _better(framed, find_columns(rows) if numbers.level else []):
+    free = find_columns(rows) if numbers.level else []
+    if numbers.level:
+        free += _within_columns(rows, [*ruled, *framed, *free])
+    for table in _better(framed, free):
         over = [other for other in ruled if _overlap(table, other)]
         if _num_filled(table) >= FINER * sum(map(_num_filled, over)):
             ruled = [other for other in ruled if other not in over]
@@ -59,6 +64,18 @@ def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), befor
         found = _with_rest(found, _rest(rows, before))
     found.sort(key=_top)
     return PageTables(tuple(found), _unfinished(found, rows))
+
+
+def _within_columns(rows: Sequence[Row], found: Sequence[Table]) -> list[Table]:
+    """Tables by their numbers that stand in a column of prose, beside what was found; names, if any, for all columns
+    but the first."""
+    tables = [table for column in columns_of(rows) for table in find_columns(column)]
+    sound = (table for table in tables if not table.header_rows or _has_names(table.rows[: table.header_rows]))
+    return [table for table in sound if not any(_overlap(table, other) for other in found)]
+
+
+def _has_names(heads: Sequence[Sequence[str]]) -> bool:
+    return not any(map(is_data, heads)) and all(heads[-1][1:])
 
 
 def _ruled(grids: Sequence[Grid], edges: Sequence[BBox], page: PageChars, typed: Sequence[Char]) -> list[Table]:
@@ -155,6 +172,10 @@ def _is_nameless_part(table: Table, whole: Table) -> bool:
     if table.header_rows or table.bbox is None or whole.bbox is None or len(table.rows[0]) > len(whole.rows[0]):
         return False
     return whole.bbox[0] <= table.bbox[0] and table.bbox[2] <= whole.bbox[2]
+
+
+def _is_part(table: Table, whole: Table) -> bool:
+    return _overlap(table, whole) and _num_filled(table) < _num_filled(whole)
 
 
 def _around(grid: Grid, page: PageChars, heights: Sequence[float]) -> Sequence[Char]:

@@ -22,6 +22,7 @@ MAX_LEADING = 2.6  # ems from row to row
 MAX_WORDS = 8.0  # of a cell, on average
 HEAD_ROWS = 6  # above the body
 MIN_BELOW_NAMES = 3  # rows of a body whose columns all have names
+CENTRED = 1.0  # ems that the middle of a title may be off
 APART = 1.3  # times the widest white in two tables: they stand side by side
 
 
@@ -99,6 +100,7 @@ def _tables_of(block: tuple[list[Row], list[Row]]) -> list[Table]:
     dividers = [(start + end) / 2 for start, end in strips]
     if len(dividers) + 1 < MIN_COLUMNS:
         return []
+    heads = _without_titles(heads, level, strips)
     table = make_table(heads, body, dividers)
     right = [cell for row in table.rows[len(heads) :] for cell in row[1:] if cell]
     words = sum(len(cell.split()) for cell in right)
@@ -114,6 +116,22 @@ def _tables_of(block: tuple[list[Row], list[Row]]) -> list[Table]:
     head_sides, body_sides = _sides(heads, dividers[middle]), _sides(body, dividers[middle])
     both = zip(head_sides, body_sides, (dividers[:middle], dividers[middle + 1 :]), strict=True)
     return [make_table(own_heads, own_body, own) for own_heads, own_body, own in both]
+
+
+def _without_titles(heads: Sequence[Row], body: Sequence[Row], strips: Sequence[Strip]) -> Sequence[Row]:
+    """The heads but for lines above the names that are centred on the table, rather than on the columns right of its
+    first one: these entitle it."""
+    names = [number for number, row in enumerate(heads) if len(pieces_of(row)) > 1]
+    left, right = min(row[0].x0 for row in body), max(row[-1].x1 for row in body)
+    number = 0
+    while names and number < names[0]:
+        row = heads[number]
+        middle = (row[0].x0 + row[-1].x1) / 2
+        off = abs(middle - (left + right) / 2)
+        if off > min(CENTRED * em_of(row), abs(middle - (strips[0][1] + right) / 2)):
+            break
+        number += 1
+    return heads[number:]
 
 
 def _sides(rows: Sequence[Row], divider: float) -> tuple[list[Row], list[Row]]:

@@ -266,3 +266,15 @@ def test_a_box_below_a_head_in_cells_holds_rows(page: Drawing) -> None:
     (table,) = page.tables()
     assert table.rows == (("Number", "Payee", "What for", "Amount"), *rows)
     assert table.header_rows == 1
+
+
+def test_rules_within_a_table_make_no_second_one(page: Drawing) -> None:
+    rows = [("Address", "First", "Second"), ("Line 1", "Street", "Street with number"), ("Line 2", "Number", "Town")]
+    for row in [*rows, None]:
+        page.rule(68, 150)
+        page.top -= 4
+        page.rule(158, 440)
+        if row:
+            page.row(row, places(90, 130))
+    (table,) = page.tables()
+    assert table.rows == tuple(rows)

@@ -151,3 +151,33 @@ def test_tables_side_by_side_are_two(tmp_path: Path) -> None:
     _rows_of_numbers(canvas, right, 700, 330, 430)
     canvas.save()
     assert [table.rows for table in read_pdf(tmp_path / "a.pdf").pages[0].tables] == [tuple(left), tuple(right)]
+
+
+def test_lines_centred_on_a_table_entitle_it(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    canvas.setFont("Helvetica", 10)
+    canvas.drawCentredString(256, 719, "DISCHARGE IN CUBIC FEET")
+    canvas.drawCentredString(256, 709, "DAILY MEAN VALUES")
+    rows = [("DAY", "OCT", "NOV", "DEC"), *((str(day), f"{day * 71}", f"{day * 89}", "720") for day in range(1, 7))]
+    for number, row in enumerate(rows):
+        for place, cell in zip((72, 180, 300, 420), row, strict=True):
+            canvas.drawString(place, 696 - 13 * number, cell)
+    canvas.save()
+    (page,) = read_pdf(tmp_path / "a.pdf").pages
+    assert [table.rows for table in page.tables] == [tuple(rows)]
+    assert [line.text for line in page.lines[:2]] == ["DISCHARGE IN CUBIC FEET", "DAILY MEAN VALUES"]
+
+
+def test_a_table_in_a_column_of_prose(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    canvas.setFont("Times-Roman", 10)
+    rows = [("Metal", "Mass", "Price"), *((f"Metal {each}", f"{each}.25", f"{each * 7}.5") for each in range(1, 6))]
+    for number in range(24):
+        canvas.drawString(320, 700 - 12 * number, "of what the committee heard from its members in May")
+        if not 8 <= number < 8 + len(rows):
+            canvas.drawString(72, 700 - 12 * number, "and two of them, who had come from far away, wanted")
+    for number, row in enumerate(rows, 8):
+        for place, cell in zip((80, 160, 230), row, strict=True):
+            canvas.drawString(place, 700 - 12 * number, cell)
+    canvas.save()
+    assert [table.rows for table in read_pdf(tmp_path / "a.pdf").pages[0].tables] == [tuple(rows)]

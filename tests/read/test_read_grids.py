@@ -105,3 +105,19 @@ def test_the_lines_behind_a_plot_are_no_table() -> None:
     assert fill_grid(plot, names) is None
     filled = [Char("1", x + 5.0, y + 5.0, x + 10.0, y + 12.0, 0) for x, y, _, _ in cells]
     assert fill_grid(plot, filled) is not None
+
+
+def test_sides_that_go_through_words_are_of_a_drawing() -> None:
+    cells = tuple((x, y, x + 50.0, y + 20.0) for y in (0.0, 20.0) for x in (0.0, 50.0))
+    grid = Grid((0.0, 0.0, 100.0, 40.0), cells)
+
+    def write(text: str, x: float, y: float) -> list[Char]:
+        return [Char(char, x + 6 * at, y, x + 6 * at + 5, y + 8, 0) for at, char in enumerate(text)]
+
+    space = Char(" ", 0.0, 0.0, 0.0, 0.0, 0)
+    within = [*write("Left", 5.0, 6.0), space, *write("Right", 55.0, 6.0), space, *write("1", 5.0, 26.0)]
+    table = fill_grid(grid, within)
+    assert table is not None
+    assert table.rows == (("Left", "Right"), ("1", ""))
+    assert fill_grid(grid, [*within, space, *write("Picture", 30.0, 26.0)]) is None
+    assert fill_grid(grid, [*within, space, *write("Beside", 80.0, 26.0)]) is None
