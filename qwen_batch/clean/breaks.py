@@ -10,12 +10,14 @@ from collections.abc import Sequence
 
 from qwen_batch.clean.hyphens import HYPHENS
 from qwen_batch.clean.markers import (
+    RAISED,
     bullet,
     clause_kind,
     display_width,
     ends_sentence,
     follows_number,
     has_columns,
+    is_citation,
     is_cjk,
     is_item_text,
     is_label,
@@ -60,7 +62,8 @@ def break_before(paragraph: Sequence[Row], row: Row) -> str | None:
         return PARAGRAPH
     if ends_divided(last.text) and starts_lower(row.text):
         is_full = row.x0 < last.x0 and last.x1 > row.right - FULL_SLACK * row.size
-        if is_full or abs(row.x0 - last.x0) < FAR_INDENT * row.size:
+        is_below = has_columns(last.text) and last.x0 < row.x0 < last.x1  # the value that stands beside a label
+        if is_full or is_below or abs(row.x0 - last.x0) < FAR_INDENT * row.size:
             return None
     return _break_at_marks(paragraph, row) or _break_at_edges(paragraph, row)
 
@@ -102,6 +105,8 @@ def _break_at_marks(paragraph: Sequence[Row], row: Row) -> str | None:
         return LINE
     if kind == clause_kind(first.text) and level:
         return LINE
+    if is_citation(text):
+        return None
     step = row.x0 - last.x0
     hanging = len(paragraph) == 1 and is_item_text(first.text)
     return LINE if step < -INDENT * row.size or (step > INDENT * row.size and not hanging) else None
@@ -147,15 +152,22 @@ def is_short(last: Row, row: Row) -> bool:
     if ends_divided(last.text):
         return False
     word = row.text.split(None, 1)[0]
+    latin = next((place for place, char in enumerate(word) if is_cjk(char)), len(word))
+    if last.text[-1].islower() and word[0].islower():  # Latin words among Chinese ones
+        latin = len(word)
+    while 0 < latin < len(word) and not word[latin].isalnum():  # closing signs do not begin a line
+        latin += 1
     per_column = (row.x1 - row.x0) / max(display_width(row.text), 1)
-    spaced = (display_width(word) + 1) * per_column + FULL_SLACK * row.size
-    needed = CJK_ROOM * row.size if is_cjk(word[0]) else spaced
+    spaced = (display_width(word[:latin]) + 1) * per_column + FULL_SLACK * row.size if latin else 0.0
+    needed = spaced if latin == len(word) else max(spaced, CJK_ROOM * row.size)
     return last.room > max(needed, row.size)
 
 
 def ends_divided(text: str) -> bool:
-    """Whether a line ends within a word."""
-    return text[-1:] in HYPHENS and text[-2:-1].isalnum()
+    """Whether a line ends within a word; the mark of a footnote may stand behind its hyphen."""
+    plain = text.rstrip(RAISED)
+    is_marked = len(plain) < len(text) and plain[-2:-1].isalpha()
+    return plain[-1:] in HYPHENS and (is_marked or (plain == text and text[-2:-1].isalnum()))
 
 
 def _goes_on(paragraph: Sequence[Row], row: Row) -> bool:

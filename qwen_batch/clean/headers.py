@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from qwen_batch.clean.edges import EdgeLine, edge_lines, mask, remove_lines
 from qwen_batch.clean.running import (
@@ -35,9 +35,11 @@ from qwen_batch.clean.running import (
 )
 from qwen_batch.clean.sizes import body_size_of, median
 from qwen_batch.clean.titles import without_titles
+from qwen_batch.clean.two_pages import parting_lines
 from qwen_batch.records import Page, Removal
 
 ZONE = 0.2  # of the page's height, from an edge: running lines of the corpus end at 0.18
+FAR = 0.3  # the same, where the outermost lines of most pages are as far
 SMALL_SIZE = 0.95  # of the body's font size: what is smaller is not the body's, however close
 HEADING_SIZE = 1.05  # of the body's font size: a heading is larger
 HEADING_GAP = 2.0  # of the font size: a heading is closer to its text
@@ -47,9 +49,12 @@ _COLUMN_GAP = re.compile(r"\S\s{3,}\S")  # between what stands at the left and a
 def remove_headers(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Removal, ...]]:
     """Take out what the format itself sets aside, and running headers and footers of at least three pages."""
     pages, set_aside = _without_asides(pages)
+    all_lines = edge_lines(pages)
+    edges = {edge: _usual_edge(edge, all_lines, len(pages)) for edge in ("top", "bottom")}
+    lines = [line for line in all_lines if mask(line.text).strip(" #-–—.|/()[]") and _in_zone(line, pages, edges)]
     if len(pages) < MIN_PAGES:
-        return tuple(pages), set_aside
-    lines = [line for line in edge_lines(pages) if mask(line.text).strip(" #-–—.|/()[]") and _in_zone(line, pages)]
+        kept, removed = remove_lines(pages, [(line, _reason(line)) for line in parting_lines(lines, pages)])
+        return kept, (*set_aside, *removed)
     body_size = body_size_of(pages)
     same, counting, stamped = repeated(lines, len(pages))
     counting += [cluster for cluster in stamped if all(line.size < SMALL_SIZE * body_size for line in cluster)]
@@ -77,8 +82,17 @@ def _reason(line: EdgeLine) -> str:
     return {"top": "header", "bottom": "footer", "side": "margin"}[line.edge]
 
 
-def _in_zone(line: EdgeLine, pages: Sequence[Page]) -> bool:
-    return line.edge == "side" or line.offset <= ZONE * (pages[line.page_index].height or float("inf"))
+def _usual_edge(edge: str, lines: Sequence[EdgeLine], num_pages: int) -> float:
+    """How far from an edge of the sheet the outermost lines of most pages are, in points: a small page may be printed
+    in the middle of a large one."""
+    offsets = Counter(round(line.offset) for line in lines if line.edge == edge and line.row == 0)
+    place, often = offsets.most_common(1)[0] if offsets else (0, 0)
+    return place if 2 * often > num_pages else 0.0
+
+
+def _in_zone(line: EdgeLine, pages: Sequence[Page], edges: Mapping[str, float]) -> bool:
+    height = pages[line.page_index].height or float("inf")
+    return line.edge == "side" or line.offset <= max(ZONE * height, min(edges[line.edge] + 1, FAR * height))
 
 
 def _could_be_body(line: EdgeLine, body_size: float) -> bool:

@@ -7,15 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from qwen_batch.clean.breaks import LINE, PARAGRAPH, break_before
-from qwen_batch.clean.hyphens import Vocabulary, glue_between
-from qwen_batch.clean.markers import (
-    has_columns,
-    looks_like_code,
-)
+from qwen_batch.clean.hyphens import HYPHENS, Vocabulary, glue_between
+from qwen_batch.clean.markers import RAISED, has_columns, looks_like_code
 from qwen_batch.clean.rows import Entry, Placed, Row
 from qwen_batch.records import Table
 
 _TYPED_GAP = re.compile(r"[^\s.!?:;,]\s{2,}(?=\S)")
+_MARK_AT_HYPHEN = re.compile(rf"(?<=[^\W\d_][{HYPHENS}])[{RAISED}]+$")
 _BAR = re.compile(r"(\\*)\|")  # with the backslashes before it, which would undo an escape
 
 
@@ -96,7 +94,11 @@ class _Joiner:
         return self._pieces
 
     def _join(self, row: Row) -> None:
-        glue, keep = glue_between(self._parts[-1], row.text, self._vocabulary)
+        mark = _MARK_AT_HYPHEN.search(self._parts[-1])
+        before = self._parts[-1][: mark.start()] if mark else self._parts[-1]
+        glue, keep = glue_between(before, row.text, self._vocabulary)
+        if mark:
+            row = row._replace(text=_marked(row.text, mark[0]))
         self._parts[-1] = self._parts[-1][:keep]
         if row.page_number != self._rows[-1].page_number:
             if self._is_first:  # notes stay on their page: before the paragraph that goes on over its end
@@ -141,6 +143,12 @@ def _has_gaps(text: str, row: Row) -> bool:
     """Whether the spaces within a line say something: in columns and code. Typed columns stand two apart."""
     is_typed = row.flows and not row.printed
     return row.code or has_columns(text) or looks_like_code(text) or (is_typed and len(_TYPED_GAP.findall(text)) > 1)
+
+
+def _marked(text: str, mark: str) -> str:
+    """A line whose first word has a footnote mark: the mark stood behind the word's hyphen."""
+    end = next((place for place, char in enumerate(text) if not char.isalpha()), len(text))
+    return text[:end] + mark + text[end:]
 
 
 def _is_level(last: Row, row: Row) -> bool:

@@ -48,6 +48,7 @@ _BARE = re.compile(r"(\d{1,3})\s+[^\W\d]")  # a number without a dot
 _LABEL = re.compile(r"[A-ZÄÖÜ][\w./'’&()-]*(?: [\w./'’&()-]+){0,4} ?:(?:\s|$)")
 _HAN = "\u4e00", "\u9fff"  # the first and the last
 _HAN_LABEL = r"[\u4e00-\u9fff][\u4e00-\u9fff\s（）]{0,9}[：:]"  # compiled where it is wanted: a millisecond
+_CITATION = re.compile(r"\(\d{1,3}\)[.,;]\s|\[\d{1,3}\][.,;]?\s")
 _LONE = re.compile(r"[IVXLC]{1,6}\.?|[A-Z]\.?")
 _TYPED_END = re.compile(r"[.?!][\"'”’)\]]{0,2}$")
 _GAP = re.compile(r"\s{3,}")
@@ -79,6 +80,11 @@ def clause_kind(text: str) -> str | None:
 def is_item_text(text: str) -> bool:
     """Whether a line begins a list item or a clause."""
     return bullet(text) or clause_kind(text) is not None
+
+
+def is_citation(text: str) -> bool:
+    """Whether a line begins with a number that ends the sentence before, as `(10). The samples` does."""
+    return _CITATION.match(text) is not None
 
 
 def follows_number(before: str, text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from qwen_batch.records import Page, Removal
 REASON = "page_number"
 MIN_PAGES = 3  # over which a bare number must count
 PLACE_TOLERANCE = 6.0  # points
+CENTRE_SHARE, FOOT_SHARE = 0.02, 0.12  # of the page: how far from its centre and its foot the number of an only page is
+FOOT_GAP = 1.5  # of the font size: between it and the text
 MOST_STEPS = 0.8  # from page to page that chapters' page numbers must count
 _N = r"(?P<n>\d{1,5}|[ivxlc]{1,8})"
 _WORDS = r"(?:page|pages|pg\.?|p\.|seite|s\.|página|pagina|pág\.|strona|str\.|стр\.?|страница|sida|頁|페이지)"
@@ -82,7 +85,26 @@ def remove_page_numbers(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[
         or (len(pages) > 1 and item.shift in shifts and (item.line.row == 0 or _place(item.line) in shifts[item.shift]))
     ]
     found += [(line, REASON) for line in _by_chapter(lines, len(pages))]
+    if len(pages) == 1:
+        found += [(item.line, REASON) for item in numbered if _is_foot(item, pages[0])]
     return remove_lines(pages, found)
+
+
+def _is_foot(item: _Numbered, page: Page) -> bool:
+    """Whether the only page has its number by itself at the centre of its foot, far below its text."""
+    box = page.lines[item.line.line_index].bbox
+    if (
+        box is None
+        or item.value != 1
+        or item.line.edge != "bottom"
+        or item.line.row
+        or not page.width
+        or not page.height
+    ):
+        return False
+    is_centred = abs(box[0] + box[2] - page.width) < 2 * CENTRE_SHARE * page.width
+    is_low = item.line.offset < FOOT_SHARE * page.height and item.line.inner_gap >= FOOT_GAP * item.line.size
+    return is_centred and is_low and math.isfinite(item.line.inner_gap) and item.line.text.strip() == "1"
 
 
 def _by_chapter(lines: Sequence[EdgeLine], num_pages: int) -> list[EdgeLine]:

@@ -91,11 +91,13 @@ def _is_one_line(cluster: Sequence[EdgeLine]) -> bool:
     """False for lines that only look alike because numbers are hidden, such as `Section 4` at the top of pages."""
     if _says_the_same(cluster):
         return True
-    offsets: dict[int, set[int]] = defaultdict(set)
+    offsets: dict[tuple[int, int], set[int]] = defaultdict(set)
     for line in cluster:
-        for number in _NUMBER.findall(line.text):
-            if len(number) < 8:
-                offsets[int(number) - line.page_index].add(line.page_index)
+        numbers = {int(number) for number in _NUMBER.findall(line.text) if len(number) < 8}
+        for number in numbers:
+            offsets[1, number - line.page_index].add(line.page_index)
+            if number + 1 in numbers:  # two pages may stand on one sheet
+                offsets[2, number - 2 * line.page_index].add(line.page_index)
     pages = {line.page_index for line in cluster}
     if max(map(len, offsets.values()), default=0) >= TRACKING * len(pages):
         return True

@@ -90,12 +90,13 @@ def _breaks(pages: Sequence[Sequence[Line]]) -> list[bool]:
     """For each page whether its text goes on from the page before."""
     texts = [[line for line in lines if line.bbox and _WORD.search(line.text)] for lines in pages]
     return [
-        bool(index and texts[index - 1] and texts[index]) and _goes_on(texts[index - 1], texts[index][0])
+        bool(index and texts[index - 1] and texts[index]) and goes_on(texts[index - 1], texts[index][0])
         for index in range(len(texts))
     ]
 
 
-def _goes_on(before: Sequence[Line], first: Line) -> bool:
+def goes_on(before: Sequence[Line], first: Line) -> bool:
+    """Whether the last line of a page is full, and the next page begins in the middle of a sentence."""
     last = before[-1]
     if ends_sentence(last.text) or _width(last) < FULL * max(map(_width, before)):
         return False

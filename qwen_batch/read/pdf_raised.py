@@ -8,34 +8,20 @@ A raised digit is told by its drawn box alone: smaller than the letters of its l
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import re
-from collections.abc import Container, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Container, Sequence
 
 from qwen_batch.read.pdf_chars import PageChars
+from qwen_batch.read.raised_lone import host_of, is_near, lone_marks
+from qwen_batch.read.raised_spans import RISE, Span, is_raised, measure, stands_on
 
-RISE = 0.3  # of its own height that a digit must stand above its line
-FAR_RISE, FAR_SMALLER = 0.5, 0.75  # the same, and the next, of a number between blanks
-LEVEL = 0.15  # of the letters' height: what differs less stands on the line
-MIN_LEVEL = 0.6  # share of a line's letters on the line; a slanted or upright line has none
-SMALLER = 0.9  # of the tallest letter of the line: a raised digit is smaller
-SMALLEST = 0.25  # the same: digits that a font lacks have boxes without height
-LONE_SMALLER = 0.8  # of the letters of the page: a mark that was drawn by itself
-# Beside Chinese letters, which are taller than digits and reach below them, every digit is small and raised a little.
-WIDE_SHARE, WIDE_RISE, WIDE_SMALLER = 0.25, 0.7, 0.62
-_FIRST_WIDE = "\u0590"  # Hebrew, Arabic and Indian letters reach below the line as well
+FAR_RISE, FAR_SMALLER = 0.5, 0.75  # of its own height, and of the tallest letter's: a number between blanks
 MAX_DIGITS = 3
 REACH = 8  # characters before a digit that tell whether it belongs to a formula
-BEFORE = 1.2  # the same, between a mark and its note
 LATE = 4.0  # times the letters' height that a mark stands left of what was drawn before it; an index less far
-FOLLOWS = 0.4  # of the letters' height, at most, between a word and a mark that was drawn apart
-BESIDE = 2.0  # of the letters' height: what ends closer to a mark has it, not what begins right of it
-TYPICAL = 60  # letters and digits that tell how tall they are
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _RUN = re.compile(r"[0-9]+")
-_LONE = re.compile(r"(?<![^\r\n\x02])[^\S\r\n]*([0-9]{1,3})[^\S\r\n]*(?=[\r\n]|$)")
 _LINE = re.compile(r"[^\r\n\x02]*[^\r\n\x02\s][^\r\n\x02]*")
 _HIGH = "\"'”’)]»"  # signs that say nothing of where the line is
 _SKIPPED = "0123456789,;" + _HIGH
@@ -45,22 +31,6 @@ _VARIABLE = re.compile(
     rf"(?<![^\W\d_])(?!(?:{_UNITS})[0-9]*\Z)(?:[A-Za-z\u0391-\u03d6]{{1,2}}|sin|cos|tan|log)[0-9]*\Z"
 )
 _NUMBER_GOES_ON = re.compile(r"[.,]?[0-9]")
-_TALL = re.compile("[A-Z0-9]")
-_FIRST_HAN = "\u3400"
-_TALL_OR_HAN = "[A-Z0-9\u3400-\u9fff\uac00-\ud7a3]"  # compiled where it is wanted: two milliseconds
-
-
-class _Span(NamedTuple):
-    """A line of characters, and where its letters stand, in points."""
-
-    start: int
-    end: int
-    base: float  # where letters end, points from the top; infinite: the line is not level
-    height: float  # of its tallest letter
-    x0: float
-    x1: float
-    rise: float = RISE  # of its own height that a raised digit must stand above `base`
-    smaller: float = SMALLER  # the height that it must be below, of `height`
 
 
 def with_raised(chars: PageChars) -> PageChars:
@@ -69,23 +39,23 @@ def with_raised(chars: PageChars) -> PageChars:
     found: list[int] = []
     moves: dict[int, list[int]] = {}  # before which character which others come
     spans = [match.span() for match in _LINE.finditer(chars.text)] if _RUN.search(chars.text) else []
-    measured: dict[int, _Span] = {}
+    measured: dict[int, Span] = {}
     for number, (start, end) in enumerate(spans):
         suspects = [run for run in _RUN.finditer(chars.text, start, end) if _is_suspect(chars, *run.span(), start, end)]
         if suspects:
-            span = measured[number] = _measure(chars, start, end)
+            span = measured[number] = measure(chars, start, end)
             for run in suspects:
                 raised = _raised(chars, *run.span(), span)
                 found += raised
                 if raised and (_is_late(chars, raised[0], span) or _begins(chars, raised[0], span)):
                     moves.setdefault(_place(chars, raised, span), []).extend(raised)
-    for mark in _lone_marks(chars):
+    for mark in lone_marks(chars):
         near = [
-            measured.get(number) or measured.setdefault(number, _measure(chars, *span))
+            measured.get(number) or measured.setdefault(number, measure(chars, *span))
             for number, span in enumerate(spans)
-            if not span[0] <= mark[0] < span[1] and _is_near(chars, mark[0], *span)
+            if not span[0] <= mark[0] < span[1] and is_near(chars, mark[0], *span)
         ]
-        if host := _host(chars, mark, near):
+        if host := host_of(chars, mark, near):
             found += mark
             moves.setdefault(_place(chars, mark, host), []).extend(mark)
     return _rewritten(chars, found, moves) if found else chars
@@ -109,33 +79,9 @@ def _is_suspect(chars: PageChars, first: int, after: int, start: int, end: int) 
     return before > start and chars.x0[first] < chars.x0[start]
 
 
-def _measure(chars: PageChars, start: int, end: int) -> _Span:
-    letters = [number for number in range(start, end) if chars.text[number].isalnum()]
-    drawn = [number for number in range(start, end) if chars.x0[number] != math.inf]
-    bottoms = sorted(chars.bottom[number] for number in letters)
-    height = max((chars.bottom[number] - chars.top[number] for number in letters), default=0.0)
-    base = bottoms[len(bottoms) // 2] if bottoms else math.inf
-    if sum(abs(bottom - base) < LEVEL * height for bottom in bottoms) < MIN_LEVEL * len(bottoms):
-        base = math.inf
-    firm = [number for number in drawn if chars.bottom[number] > base - LEVEL * height] or drawn
-    x0, x1 = min(chars.x0[number] for number in firm), max(chars.x1[number] for number in firm)
-    num_wide = sum(chars.text[number] > _FIRST_WIDE for number in letters)
-    limits = (WIDE_RISE, WIDE_SMALLER) if num_wide > WIDE_SHARE * len(letters) else (RISE, SMALLER)
-    return _Span(start, end, base, height, x0, x1, *limits)
-
-
-def _stands_on(chars: PageChars, number: int, span: _Span) -> bool:
-    return abs(chars.bottom[number] - span.base) < LEVEL * span.height or chars.bottom[number] > span.base
-
-
-def _is_raised(chars: PageChars, number: int, span: _Span) -> bool:
-    height = chars.bottom[number] - chars.top[number]
-    return SMALLEST < height / span.height < span.smaller and chars.bottom[number] < span.base - span.rise * height
-
-
-def _raised(chars: PageChars, first: int, after: int, span: _Span) -> list[int]:
+def _raised(chars: PageChars, first: int, after: int, span: Span) -> list[int]:
     """The raised digits of a run; none where more than a few are, or where what stands beside them is raised too."""
-    raised = [number for number in range(first, after) if _is_raised(chars, number, span)]
+    raised = [number for number in range(first, after) if is_raised(chars, number, span)]
     if span.base == math.inf or not 0 < len(raised) <= MAX_DIGITS or raised[-1] - raised[0] >= len(raised):
         return []
     before = _before(chars, raised[0], span)
@@ -143,45 +89,45 @@ def _raised(chars: PageChars, first: int, after: int, span: _Span) -> list[int]:
     while behind < span.end and not chars.text[behind].isalnum():
         behind += 1
     if before >= span.start and not chars.text[before].isspace():
-        return raised if _stands_on(chars, before, span) else []
+        return raised if stands_on(chars, before, span) else []
     if _is_late(chars, raised[0], span):
         return raised
-    if behind == span.end or not _stands_on(chars, behind, span):
+    if behind == span.end or not stands_on(chars, behind, span):
         return []
     is_plain = _begins(chars, raised[0], span) or _is_far_up(chars, raised, span)
     return raised if is_plain and not _NUMBER_GOES_ON.match(chars.text, raised[-1] + 1) else []
 
 
-def _before(chars: PageChars, mark: int, span: _Span) -> int:
+def _before(chars: PageChars, mark: int, span: Span) -> int:
     """What a mark follows, other marks and closing signs left out."""
     before = mark - 1
     while before >= span.start and (
         chars.text[before] in _HIGH
-        or (chars.text[before] in ",;" and before > span.start and _is_raised(chars, before - 1, span))
-        or (chars.text[before].isdecimal() and _is_raised(chars, before, span))
+        or (chars.text[before] in ",;" and before > span.start and is_raised(chars, before - 1, span))
+        or (chars.text[before].isdecimal() and is_raised(chars, before, span))
     ):
         before -= 1
     return before
 
 
-def _is_far_up(chars: PageChars, mark: Sequence[int], span: _Span) -> bool:
+def _is_far_up(chars: PageChars, mark: Sequence[int], span: Span) -> bool:
     """Whether a number between blanks is a mark for sure: values that are filled in may be small and stand higher."""
     height = chars.bottom[mark[0]] - chars.top[mark[0]]
     is_high = chars.bottom[mark[0]] < span.base - FAR_RISE * height
     return is_high and height < FAR_SMALLER * span.height and len(mark) < MAX_DIGITS
 
 
-def _is_late(chars: PageChars, mark: int, span: _Span) -> bool:
+def _is_late(chars: PageChars, mark: int, span: Span) -> bool:
     """Whether a mark was drawn after letters that stand right of it."""
     before = [number for number in range(span.start, mark) if chars.x0[number] != math.inf]
     return bool(before) and chars.x0[mark] < chars.x0[before[-1]] - LATE * span.height
 
 
-def _begins(chars: PageChars, mark: int, span: _Span) -> bool:
+def _begins(chars: PageChars, mark: int, span: Span) -> bool:
     return chars.text[span.start : mark].isspace() or mark == span.start
 
 
-def _place(chars: PageChars, mark: Sequence[int], span: _Span) -> int:
+def _place(chars: PageChars, mark: Sequence[int], span: Span) -> int:
     """Before which character of a line a mark comes: at the end of a word, or at the line's beginning."""
     middle = (chars.x0[mark[0]] + chars.x1[mark[-1]]) / 2
     moved = set(mark)
@@ -194,46 +140,6 @@ def _place(chars: PageChars, mark: Sequence[int], span: _Span) -> int:
         while place < span.end and not chars.text[place].isspace():
             place += 1
     return place
-
-
-def _lone_marks(chars: PageChars) -> Iterator[list[int]]:
-    """Small digits that pdfium gives as lines of their own."""
-    lone = [list(range(*match.span(1))) for match in _LONE.finditer(chars.text)]
-    if not lone:
-        return
-    letters = _TALL if max(chars.text) < _FIRST_HAN else re.compile(_TALL_OR_HAN)
-    sample = itertools.islice(letters.finditer(chars.text), TYPICAL)
-    tall = sorted(chars.bottom[match.start()] - chars.top[match.start()] for match in sample)
-    for mark in lone:
-        typical = tall[len(tall) // 2] if tall else 0.0
-        if chars.bottom[mark[0]] - chars.top[mark[0]] < LONE_SMALLER * typical:
-            yield mark
-
-
-def _is_near(chars: PageChars, mark: int, start: int, end: int) -> bool:
-    """Whether a line may be the one that a mark stands in, by its first letter's height."""
-    first = next((number for number in range(start, end) if chars.x0[number] != math.inf), start)
-    return abs(chars.bottom[first] - chars.bottom[mark]) < 3 * (chars.bottom[mark] - chars.top[mark])
-
-
-def _host(chars: PageChars, mark: Sequence[int], near: Sequence[_Span]) -> _Span | None:
-    """The line in which a mark stands: behind one of its words or, where nothing stands left of it, before them."""
-    x0, x1 = chars.x0[mark[0]], chars.x1[mark[-1]]
-    first: _Span | None = None
-    for span in near:
-        if span.base == math.inf or chars.bottom[mark[0]] < span.base - 1.2 * span.height:
-            continue
-        reach = FOLLOWS * span.height
-        drawn = [number for number in range(span.start, span.end) if chars.x0[number] != math.inf]
-        left = max((chars.x1[number] for number in drawn if chars.x0[number] < x0), default=-math.inf)
-        if not _is_raised(chars, mark[0], span) or not any(chars.text[number].isalpha() for number in drawn):
-            continue
-        if x0 - left < reach and x0 < span.x1 + reach:
-            return span
-        if left == -math.inf and span.x0 - x1 < BEFORE * span.height:
-            first = span
-    is_open = not any(span.x0 < x0 and span.x1 > x0 - BESIDE * span.height for span in near)
-    return first if is_open else None
 
 
 def _is_of_variable(chars: PageChars, mark: int, place: int, marks: Container[int]) -> bool:

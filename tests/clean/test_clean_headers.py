@@ -102,8 +102,29 @@ def test_numbered_headings_on_following_pages_stay() -> None:
 
 
 def test_two_pages_prove_nothing() -> None:
-    made = [with_head(n, "Same words") for n in (1, 2)]
+    made = [page(n, line("Same words", 30.0), *body([*story(n), "That is all."])) for n in (1, 2)]
     assert remove_headers(made) == (tuple(made), ())
+
+
+def test_two_pages_over_which_a_sentence_goes_on_lose_what_parts_it() -> None:
+    halves = ["the seller keeps the goods until they are", "asked for by the buyer who paid for them"]
+    made = [page(n, line("Lease", 30), *body([half] * 3), line("Acme", FOOT)) for n, half in enumerate(halves, 1)]
+    removals = remove_headers(made)[1]
+    assert [(r.page_number, r.text, r.reason) for r in removals] == [(1, "Acme", "footer"), (2, "Lease", "header")]
+    ended = [page(n, line("Lease", 30), *body([f"{half}."] * 3)) for n, half in enumerate(halves, 1)]
+    assert remove_headers(ended)[1] == ()
+
+
+def test_sheets_with_two_pages_count_by_two() -> None:
+    made = [page(n, *body(story(n)), line(f"Page {2 * n - 1}   Page {2 * n}", FOOT)) for n in range(1, 5)]
+    assert len(remove_headers(made)[1]) == 4
+
+
+def test_a_small_page_in_the_middle_of_a_large_sheet_has_its_own_foot() -> None:
+    made = [page(n, *body(story(n), 300), line("Acme 1/2026", 560.0, size=8.0)) for n in range(1, 5)]
+    assert [r.text for r in remove_headers(made)[1]] == ["Acme 1/2026"] * 4
+    few = [page(n, *body(story(n), 300), line("Acme 1/2026", 560.0 + 9 * n, size=8.0)) for n in range(1, 5)]
+    assert remove_headers(few)[1] == ()
 
 
 def test_a_heading_at_different_places_stays() -> None:
@@ -285,8 +306,10 @@ def test_numbers_that_do_not_count_stay() -> None:
     assert remove_page_numbers(made)[1] == ()
 
 
-def test_a_lone_number_on_a_single_page_stays() -> None:
-    assert remove_page_numbers([page(1, *body(story(1)), line("1", FOOT))])[1] == ()
+def test_a_lone_number_on_a_single_page_stays_but_at_the_centre_of_its_foot() -> None:
+    for kept in (line("1", FOOT), line("2", FOOT, 303.0), line("1", 300.0, 303.0)):
+        assert remove_page_numbers([page(1, *body(story(1)), kept)])[1] == ()
+    assert len(remove_page_numbers([page(1, *body(story(1)), line("1", FOOT, 303.0))])[1]) == 1
 
 
 def test_a_single_page_may_say_that_it_is_page_one() -> None:

@@ -356,3 +356,36 @@ def test_wide_lines_that_begin_anew_stay_apart() -> None:
     names = [f"Paragraph {word} of the agreement begins here and" for word in ("one", "two", "three", "four", "five")]
     text = clean_document(document(page(1, *CAPTION, *wide(*names))), CleanSteps()).text
     assert text.endswith("\n\n".join(names))
+
+
+def test_a_word_with_a_footnote_mark_behind_its_hyphen_is_whole() -> None:
+    lines = body(["They agreed upon the distribu-²", "tion of the profits of the year."], x1=RIGHT)
+    assert cleaned(page(1, *lines)) == "They agreed upon the distribution² of the profits of the year."
+
+
+def test_a_divided_word_of_a_value_beside_its_label_is_whole() -> None:
+    lines = (
+        line("Date   Begin with the last one and tell for each rele-", TOP, x1=RIGHT),
+        line("vant job what it was.", TOP + LEADING, LEFT + 80),
+    )
+    assert "each relevant job" in " ".join(cleaned(page(1, *lines)).split())
+
+
+def test_a_citation_that_ends_a_sentence_begins_no_item() -> None:
+    lines = (
+        line("It was measured by the reaction of Griess", TOP, LEFT + 14, x1=RIGHT),
+        *body(["(10). Briefly, samples were diluted with water", "and kept cold."], TOP + LEADING, x1=RIGHT),
+    )
+    assert "of Griess (10). Briefly, samples were diluted with water and kept cold." in cleaned(page(1, *lines))
+
+
+def test_a_chinese_line_that_begins_with_a_number_is_short_by_its_number() -> None:
+    full = "甲方应当在合同签订之日起三十日内向乙方支付全部货款逾期"
+    lines = (
+        line(full, TOP),
+        line("其他", TOP + 12),
+        line(f"1、{full}"[:27], TOP + 24),
+        line(full, TOP + 36),
+        line("违约。", TOP + 48),
+    )
+    assert "其他\n1、甲方应当" in cleaned(page(1, *lines))
