@@ -114,7 +114,7 @@ def _read_pages(path: Path, task: Task) -> Content:
 
         limits = task.max_pages, task.clean.tables, task.ocr_seconds, task.ocr_pictures
         pdf = read_pdf(path, task.passwords, *limits)
-        return Content(pdf.pages, pdf.warnings)
+        return Content(pdf.pages, pdf.warnings, pdf.flags)
     if kind in ("text", "empty"):
         from qwen_batch.read.text import read_text
 

@@ -70,6 +70,7 @@ def format_report(report: Mapping[str, Any]) -> str:
         return f"{source}: {report['status']} ({report['error_type']}): {one_line(report['error'])}"
     count = report["num_pages"]
     lines = [f"{source}: {count} page{'' if count == 1 else 's'}"]
+    lines += [f"flagged: {', '.join(report['flags'])}"] if report["flags"] else []
     lines += [f"warning: {one_line(warning)}" for warning in report["warnings"]]
     reasons = Counter(removal["reason"] for removal in report["removed"])
     lines += [f"removed: {number} x {reason}" for reason, number in sorted(reasons.items())]

@@ -184,6 +184,8 @@ def test_extract_and_its_report(tmp_path: Path) -> None:
     assert report["pages"][1] == page
     assert report["removed"][0] == {"page_number": 2, "text": "Running head", "reason": "header"}
     assert format_report(report).startswith(f"{path}: 3 pages\nremoved: 2 x header\n\nRunning head\n\nthe first house")
+    flagged = format_report({**report, "flags": ["needs_ocr", "ocr"]})
+    assert flagged.startswith(f"{path}: 3 pages\nflagged: needs_ocr, ocr\nremoved: 2 x header")
 
 
 def test_report_of_a_failure(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class Content(NamedTuple):
 
 
 UNREAD_ATTACHMENTS = "unread_attachments"  # flag: the message came with files, which are not read
+UNREAD_PAGES = "unread_pages"  # flag: some pages are damaged, and their text is missing
 Item = FileItem | Document | Failure
 CHANGED = "changed"  # error type of a file that was written to while it was read
 

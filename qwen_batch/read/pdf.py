@@ -14,6 +14,7 @@ from typing import NamedTuple
 from qwen_batch.errors import DocumentError
 from qwen_batch.read import pdfium
 from qwen_batch.read.garbled import is_garbled
+from qwen_batch.read.items import UNREAD_PAGES
 from qwen_batch.read.kinds import kind_name, sniff
 from qwen_batch.read.ocr import Recogniser
 from qwen_batch.read.order import in_reading_order
@@ -46,6 +47,7 @@ class PdfContent(NamedTuple):
 
     pages: tuple[Page, ...]
     warnings: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
 
 def read_pdf(
@@ -245,6 +247,9 @@ def _judge(read: Sequence[_ReadPage], ocr_ran: bool) -> PdfContent:
             if ocr_ran:
                 advice = "OCR found none either: look at the pages, or scan them again"
             raise DocumentError("needs_ocr", f"{what}: {_pages(len(read))} and no text that can be read; {advice}")
+        if broken:
+            what = f"pages that cannot be read: {_listed(broken)} ({causes}), and the others are blank"
+            raise DocumentError("damaged", f"{what}: fetch the file again, or save it anew")
         raise DocumentError("empty", f"{_pages(len(read))}, all blank: nothing is written or drawn on them")
     warnings = []
     if scans:
@@ -261,7 +266,7 @@ def _judge(read: Sequence[_ReadPage], ocr_ran: bool) -> PdfContent:
         warnings.append(f"pages with text beyond their edges, which is not shown and left out: {_listed(cut)}")
     if broken:
         warnings.append(f"pages that could not be read: {_listed(broken)} ({causes})")
-    return PdfContent(tuple(each.page for each in read), tuple(warnings))
+    return PdfContent(tuple(each.page for each in read), tuple(warnings), (UNREAD_PAGES,) if broken else ())
 
 
 def _pages(count: int) -> str:

@@ -18,12 +18,14 @@ from reportlab.platypus import Table, TableStyle
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read import pdf
+from qwen_batch.read.items import FileItem, Task
 from qwen_batch.read.pdf import read_pdf
 from qwen_batch.read.pdf_chars import PageChars
 from qwen_batch.read.pdf_file import PdfPage
 from qwen_batch.read.pdf_lines import iter_lines
 from qwen_batch.read.pdf_turn import PageView
-from qwen_batch.records import Span
+from qwen_batch.readers import read_and_clean
+from qwen_batch.records import CleanSteps, Span
 
 WritePdf = Callable[..., Path]
 HELLO = "BT /F 12 Tf 72 700 Td (Hello) Tj ET"
@@ -158,6 +160,19 @@ def test_tables_are_not_looked_for_when_they_are_not_wanted(tmp_path: Path) -> N
 def add_image(canvas: Canvas) -> None:
     canvas.drawImage(ImageReader(Image.new("RGB", (50, 70), "navy")), 0, 0, *A4)
     canvas.showPage()
+
+
+def test_pages_that_cannot_be_read_flag_the_document(tmp_path: Path) -> None:
+    path = write_pages(tmp_path / "lost.pdf", [HELLO, HELLO, ""])
+    path.write_bytes(path.read_bytes().replace(b"/Kids [4 0 R 6 0 R", b"/Kids [4 0 R null "))
+    item = FileItem("lost", path, "lost.pdf")
+    clean = read_and_clean(Task(item, (), 10, CleanSteps()))
+    assert (clean.text, clean.flags) == ("Hello", ("unread_pages",))
+    assert [warning.split(" (")[0] for warning in clean.warnings] == ["pages that could not be read: 2"]
+    path.write_bytes(path.read_bytes().replace(b"/Kids [4 0 R ", b"/Kids [null  "))
+    error = error_of(path)
+    assert error.error_type == "damaged"
+    assert str(error).startswith("pages that cannot be read: 1, 2 (")
 
 
 def test_an_image_only_file_needs_ocr(tmp_path: Path) -> None:
