@@ -19,7 +19,7 @@ from qwen_batch.read.kinds import kind_name, sniff
 MAX_MEMBERS = 20_000
 MAX_XML_BYTES = 200_000_000  # of all XML parts; parsers need about ten times as much memory
 MAX_RATIO = 200  # unpacked to packed, of a part that is large; honest XML reaches about 50
-LARGE_BYTES = 10_000_000
+LARGE_BYTES = 50_000_000  # below, a form of ten thousands of like rows may pack better
 HEAD_BYTES = 4096
 STRICT_NAMES = b"http://purl.oclc.org/ooxml/"
 XML_SUFFIXES = (".xml", ".rels")
@@ -45,9 +45,29 @@ def relations_of(archive: zipfile.ZipFile, part: str) -> dict[str, str]:
     relations = f"{folder}/_rels/{name}.rels"
     if relations not in archive.namelist():
         return {}
-    inner = [each for each in parse_part(archive.read(relations)) if each.get("TargetMode") != "External"]
-    paths = (posixpath.normpath(posixpath.join("/", folder, each.get("Target", "")))[1:] for each in inner)
-    return dict(zip((each.get("Id", "") for each in inner), paths, strict=True))
+    return {each.get("Id", ""): path for each, path in _inner(parse_part(archive.read(relations)), folder)}
+
+
+def drop_missing(relations: bytes, name: str, parts: frozenset[str], missing: list[str]) -> bytes:
+    """Relations without those to parts that are not there, whose names go to `missing`; links lead out instead."""
+    from lxml import etree
+
+    root = parse_part(relations)
+    lost = [(each, path) for each, path in _inner(root, name.rpartition("_rels/")[0]) if path not in parts]
+    for relation, path in lost:
+        if relation.get("Type", "").endswith("/hyperlink"):
+            relation.set("TargetMode", "External")
+        else:
+            missing.append(path)
+            root.remove(relation)
+    return bytes(etree.tostring(root, xml_declaration=True, encoding="UTF-8", standalone=True)) if lost else relations
+
+
+def _inner(relations: Any, folder: str) -> Iterator[tuple[Any, str]]:
+    """Each relation to a part of the same archive, and the part."""
+    for relation in relations:
+        if relation.get("TargetMode") != "External":
+            yield relation, posixpath.normpath(posixpath.join("/", folder, relation.get("Target", "")))[1:]
 
 
 def check_archive(path: Path) -> frozenset[str]:

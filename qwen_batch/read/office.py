@@ -43,11 +43,20 @@ def read_docx(path: Path) -> Content:
     """
     if MAIN_PART not in check_archive(path):
         raise DocumentError("wrong_type", "named .docx, but the archive holds something else: rename or convert it")
-    unwrapped = unwrap_word(path)
+    unwrapped = _unwrapped(path)
     pages = _with_notes(_as_pages(_partition(unwrapped.copy)), unwrapped.copy)
     if not any(line.text or line.table is not None for page in pages for line in page.lines):
         raise DocumentError("empty", "the document holds no text; text that is an image must be recognised (OCR) first")
     return Content(tuple(pages), tuple(_word_warnings(unwrapped)))
+
+
+def _unwrapped(path: Path) -> Unwrapped:
+    from lxml import etree
+
+    try:
+        return unwrap_word(path)
+    except (etree.XMLSyntaxError, zipfile.BadZipFile) as error:
+        raise DocumentError("damaged", f"a part of it is damaged ({error}): open and save it anew") from None
 
 
 def _partition(file: io.BytesIO) -> Sequence[Any]:
@@ -131,6 +140,8 @@ def _word_warnings(unwrapped: Unwrapped) -> Iterator[str]:
         yield f"comments were left out: {unwrapped.num_comments}"
     if unwrapped.unread:
         yield f"parts in other formats are not read: {', '.join(unwrapped.unread)[:MAX_NAMED]}"
+    if unwrapped.missing:
+        yield f"parts that the file names and does not hold: {', '.join(unwrapped.missing)[:MAX_NAMED]}"
 
 
 def _iter_notes(part: Any) -> Iterator[str]:

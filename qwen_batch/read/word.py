@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from qwen_batch.read.archive import XML_SUFFIXES, parse_part, plain_names
+from qwen_batch.read.archive import XML_SUFFIXES, drop_missing, parse_part, plain_names, relations_of
 from qwen_batch.read.word_chunks import insert_chunks
 from qwen_batch.read.word_lists import Numbering
 from qwen_batch.read.word_marks import write_marks
-from qwen_batch.read.word_names import MC_NS, WORD_NS, is_on, named, value_of
+from qwen_batch.read.word_names import MC_NS, RELATION, WORD_NS, is_on, named, value_of
 
 NUMBERING, STYLES, COMMENTS = "word/numbering.xml", "word/styles.xml", "word/comments.xml"
 TYPES = "[Content_Types].xml"
@@ -44,6 +44,7 @@ class Unwrapped:
     hidden: list[str] = field(default_factory=list)
     num_comments: int = 0
     unread: list[str] = field(default_factory=list)  # parts in formats that are not read
+    missing: list[str] = field(default_factory=list)  # parts that are named and not there, as lost pictures
 
 
 def unwrap_word(path: Path) -> Unwrapped:
@@ -61,16 +62,28 @@ def unwrap_word(path: Path) -> Unwrapped:
                 root = parse_part(data)
                 _unwrap(root, hidden_styles, done.hidden)
                 insert_chunks(root, archive, name, done.unread)
+                _drop_missing_asides(root, archive, name)
                 _write_numbers(root, numbering)
                 data = _as_bytes(root)
             elif name == STYLES:
                 data = _as_bytes(_without(styles, "numPr"))
+            elif name.endswith(".rels"):
+                data = drop_missing(data, name, frozenset(names), done.missing)
             elif name == TYPES:
                 data = _OTHER_TYPES.sub(MAIN_TYPE, data)
             elif name == COMMENTS:
                 done.num_comments = len(parse_part(data).findall(f"{WORD_NS}comment"))
             unwrapped.writestr(name, data)
     return done
+
+
+def _drop_missing_asides(root: Any, archive: zipfile.ZipFile, part: str) -> None:
+    """References to headers and footers that are not there."""
+    references = list(root.iter(*named("headerReference", "footerReference")))
+    targets = relations_of(archive, part) if references else {}
+    for reference in references:
+        if targets.get(reference.get(RELATION, "")) not in archive.namelist():
+            reference.getparent().remove(reference)
 
 
 def _as_bytes(root: Any) -> bytes:

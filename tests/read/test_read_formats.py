@@ -307,13 +307,19 @@ def archive_of(**parts: str | bytes) -> bytes:
             "unsafe",
         ),
         (archive_of(**{"..__..__etc__x": b"x"}), "unsafe"),
-        (archive_of(**{"word__document.xml": b" " * 20_000_000}), "unsafe"),
+        (archive_of(**{"word__document.xml": b" " * 60_000_000}), "unsafe"),
+        (archive_of(**{"word__document.xml": b"<a>" * 9000 + b"</a>" * 9000}), "damaged"),
     ],
-    ids=["empty", "cut", "pdf", "encrypted", "other zip", "entities", "external", "outside", "bomb"],
+    ids=["empty", "cut", "pdf", "encrypted", "other zip", "entities", "external", "outside", "bomb", "deep"],
 )
 def test_office_files_that_harm_or_are_none(tmp_path: Path, data: bytes, kind: str) -> None:
     (tmp_path / "a.docx").write_bytes(data)
     assert error_type(tmp_path / "a.docx") == kind
+
+
+def test_like_parts_pack_well_and_are_no_bomb(tmp_path: Path) -> None:
+    (tmp_path / "a.docx").write_bytes(archive_of(**{"word__document.xml": b"<p>x</p>" * 3_000_000}))
+    assert check_archive(tmp_path / "a.docx") == {"word/document.xml"}
 
 
 def test_more_xml_than_a_parser_may_get(tmp_path: Path) -> None:

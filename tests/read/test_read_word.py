@@ -237,6 +237,20 @@ def test_parts_in_other_formats(tmp_path: Path) -> None:
     assert content.warnings == ("parts in other formats are not read: b.rtf",)
 
 
+def test_parts_that_are_not_there_are_named(tmp_path: Path) -> None:
+    """Word opens such files; some programs write NULL for a picture that they did not find."""
+    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    targets = {"image": "NULL", "attachedTemplate": "../../b.dotm", "header": "header9.xml", "hyperlink": "#a"}
+    relations = "".join(
+        f'<Relationship Id="x{name}" Type="{kind}/{name}" Target="{target}"/>' for name, target in targets.items()
+    )
+    link = f'<w:hyperlink r:id="xhyperlink">{run("a link")}</w:hyperlink>'
+    header = '<w:sectPr><w:headerReference w:type="default" r:id="xheader"/></w:sectPr>'
+    content = read(tmp_path, p("text") + p(link, header) + p("more"), relations)
+    assert texts(content) == ["text", "a link", "more"]
+    assert content.warnings == ("parts that the file names and does not hold: word/NULL, b.dotm, word/header9.xml",)
+
+
 def test_comments_are_named(tmp_path: Path) -> None:
     comments = f"<w:comments {SPACES}><w:comment w:id='0'>{p('Really?')}</w:comment></w:comments>"
     content = read(tmp_path, p("text"), comments_xml=comments)
