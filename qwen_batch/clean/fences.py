@@ -11,7 +11,7 @@ from qwen_batch.records import Line
 MIN_STEP = 2  # columns by which lines of a block are indented at least, one more than another
 STATEMENTS = 0.5  # of the lines of a block
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_STATEMENT = re.compile(
+_STATEMENT = (  # compiled where it is wanted: most files have no such text
     r"(?:def|class|if|elif|else|for|while|try|except|with|switch|function|fn|func)\b.*[:{]$"
     r"|(?:return|import|raise|yield|var|let|const|int|static)\b.*[;)\w\]]$"
     r"|[\w.\[\]]+\s*[-+*/]?=\s*\S|\w[\w.]*\(.*\);?$"
@@ -53,4 +53,6 @@ def _is_code(block: Sequence[str]) -> bool:
     if max(indents) - min(indents) < MIN_STEP:
         return False
     plain = [text.strip() for text in block]
-    return sum(looks_like_code(text) or _STATEMENT.match(text) is not None for text in plain) >= STATEMENTS * len(plain)
+    return sum(looks_like_code(text) or re.match(_STATEMENT, text) is not None for text in plain) >= STATEMENTS * len(
+        plain
+    )

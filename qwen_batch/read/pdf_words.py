@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 import operator
 import re
@@ -30,7 +31,6 @@ _SIGNS = "[0-9.,%()$€£¥+\\-–—−*†‡/△▲ ]"  # of numbers
 _CURRENCY = "(?:EUR|USD|GBP|CHF|CAD|AUD|JPY|CNY|RMB|US\\$|元|円)"
 _NUMBER = rf"(?:{_CURRENCY} ?)?{_SIGNS}*[0-9]{_SIGNS}*{_CURRENCY}?|[–—…-]|\.\.\.|n/?a|x|\([xz]\)|nil"
 _SIGN = rf"[$€£¥%)]|{_CURRENCY}"
-_IS_NUMBER = re.compile(_NUMBER, re.IGNORECASE)
 _IS_SIGN = re.compile(_SIGN)
 _IS_EITHER = re.compile(rf"{_NUMBER}|{_SIGN}", re.IGNORECASE)
 _CAPTION = re.compile(r"(?:table|tabelle|tableau|tabla|figure|fig\.|abbildung|abb\.|表|图|圖)\s*[\dA-Z]", re.IGNORECASE)
@@ -158,7 +158,13 @@ def pieces_of(row: Row, gap_ems: float = PIECE_GAP) -> list[Row]:
 
 
 def is_numeric(text: str) -> bool:
-    return _IS_NUMBER.fullmatch(text) is not None
+    return _number().fullmatch(text) is not None
+
+
+@functools.cache
+def _number() -> re.Pattern[str]:
+    """Compiled where it is wanted: pages without tables ask only `numbers_of`."""
+    return re.compile(_NUMBER, re.IGNORECASE)
 
 
 def is_sign(text: str) -> bool:
