@@ -100,7 +100,7 @@ def _tables_of(block: tuple[list[Row], list[Row]]) -> list[Table]:
     dividers = [(start + end) / 2 for start, end in strips]
     if len(dividers) + 1 < MIN_COLUMNS:
         return []
-    heads = _without_titles(heads, level, strips)
+    heads = [*_without_titles(heads, level, strips)]
     table = make_table(heads, body, dividers)
     right = [cell for row in table.rows[len(heads) :] for cell in row[1:] if cell]
     words = sum(len(cell.split()) for cell in right)
