@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -19,6 +20,10 @@ def main() -> None:
         run_command()
     except KeyboardInterrupt:  # also while modules are loaded
         os._exit(INTERRUPTED)
+    except SystemExit as end:
+        if isinstance(end.code, int) and end.code > 128:  # stopped: all is kept, and taking down torch and a text that
+            _end_at_once(end.code)  # is still being planned takes seconds
+        raise
 
 
 def _run_extract() -> None:
@@ -43,10 +48,15 @@ def _run_extract() -> None:
             print(f"qwen-batch: {visible(str(error))}", file=sys.stderr)
         code = error.exit_code
     if code is not None:  # end at once: the children are gone, and taking every module down again takes 4 ms
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
+        _end_at_once(code)
+
+
+def _end_at_once(code: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with contextlib.suppress(BrokenPipeError):
                 stream.flush()
-        os._exit(code)
+    os._exit(code)
 
 
 def _have_standard_streams() -> None:

@@ -15,6 +15,7 @@ import logging
 import queue
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 MAX_WAITING_DOCUMENTS = 64
 MAX_PLANNED_TOGETHER = 32
+STOP_SECONDS = 1.0  # that a run which ends waits for both threads; planning a text of 100 MB cannot be broken off
 MAX_CHARS_TOGETHER = 200_000  # more is worth its own encoding, and takes memory
 INPUT_TROUBLES = ("not_found", "unsearchable")  # error types of rows that stand for an input, not for a document
 _UNSEARCHED = (*INPUT_TROUBLES, "unreadable")
@@ -128,8 +130,9 @@ class Feed:
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
+        end = time.monotonic() + STOP_SECONDS
         for thread in self._threads:
-            thread.join(timeout=5.0)
+            thread.join(timeout=max(0.0, end - time.monotonic()))
 
     @property
     def num_present(self) -> int:
@@ -150,7 +153,7 @@ class Feed:
     def _read(self) -> None:
         try:
             ingest = Ingest(self._job.input.settings, self._job.clean.steps)
-            for result in ingest.iter_clean(self._iter_unfinished()):
+            for result in ingest.iter_clean(self._iter_unfinished(), self._stopping.is_set):
                 self.num_reading -= 1
                 self._put(self._cleaned, result)
                 if self._stopping.is_set():

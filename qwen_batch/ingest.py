@@ -10,7 +10,7 @@ import dataclasses
 import os
 import stat
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from qwen_batch.errors import UsageError
@@ -23,6 +23,7 @@ from qwen_batch.reports import mended, path_text
 
 OCR_SHARE = 0.6  # of the time for a document; what is left must do for one more page and the cleaning
 MAX_AHEAD = 4  # results for each child that may wait for an earlier one, where their order is kept
+WAKE_SECONDS = 0.2  # between two looks whether the run is being stopped
 MAX_PASSWORD_BYTES = 1 << 20  # of their file; a larger one is something else
 NOT_REGULAR = "a device or a pipe; save what it gives as a file, and name that"
 LONG_TEXT = 10_000_000  # bytes of a text file; what is longer has a second more for each
@@ -41,11 +42,13 @@ class Ingest:
         self._workers = input.workers or os.cpu_count() or 1
         self._lean = lean
 
-    def iter_clean(self, items: Iterable[FileItem | Document | Failure]) -> Iterator[CleanDocument | Failure]:
+    def iter_clean(
+        self, items: Iterable[FileItem | Document | Failure], stopping: Callable[[], bool] = lambda: False
+    ) -> Iterator[CleanDocument | Failure]:
         """One document or failure for each item, in the order in which they are done.
 
         Items are pulled only as children are free, so that neither documents nor results pile up. Closing the
-        iterator ends the children.
+        iterator ends the children, and so does `stopping`, which is asked while they are waited for.
         """
         with self._pool() as pool:
             for item in items:
@@ -56,10 +59,12 @@ class Ingest:
                 else:
                     pool.submit(self._task(item), more_seconds(item))
                 yield from (_result(*done) for done in pool.wait(0))
-                while not pool.has_room:
-                    yield from (_result(*done) for done in pool.wait())
-            while pool.num_running:
-                yield from (_result(*done) for done in pool.wait())
+                while not pool.has_room and not stopping():
+                    yield from (_result(*done) for done in pool.wait(WAKE_SECONDS))
+                if stopping():
+                    return
+            while pool.num_running and not stopping():
+                yield from (_result(*done) for done in pool.wait(WAKE_SECONDS))
 
     def iter_in_order(self, items: Iterable[FileItem | Failure]) -> Iterator[CleanDocument | Failure]:
         """As `iter_clean`, in the order of the items. Each must be an object of its own."""

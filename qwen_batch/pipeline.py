@@ -281,6 +281,7 @@ class _Run:
         # Here and not above: nothing of this is needed, and paid for, before there is something to compute.
         from qwen_batch.engine import Engine, EngineConfig
 
+        self._stop.raise_if_requested()  # loading torch has taken seconds
         job = self._job
         engine = Engine.load_folder(self._model.folder, EngineConfig.from_options(job.engine.model_dump()))
         logger.info("model %s: %s", self._model.name, engine.describe(), extra={"event": "engine"})

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -299,6 +300,23 @@ def test_a_file_that_changes_while_it_is_read_is_not_taken_for_the_new_one(
         readers.read_and_clean(task)
     failure = ingest_module._failure(task.item, Trouble(raised.value.error_type, str(raised.value)))
     assert (failure.error_type, failure.content_sha256) == ("changed", None)
+
+
+def test_a_run_that_stops_does_not_wait_for_what_is_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Sleeping(ingest_module.ProcessPool[Any, Any]):
+        def __init__(self, target: str, *limits: Any) -> None:
+            super().__init__("pool_targets:work", *limits)
+
+        def submit(self, item: Any, more_seconds: float = 0.0) -> None:
+            super().submit("sleep")
+
+    monkeypatch.setattr(ingest_module, "ProcessPool", Sleeping)
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "read"))
+    started = time.monotonic()
+    items = [FileItem("a", Path("a.txt"), "a.txt")] * 3
+    worker = Ingest(ReadSettings(workers=2), CleanSteps())
+    assert list(worker.iter_clean(items, lambda: time.monotonic() - started > 1)) == []
+    assert time.monotonic() - started < 30  # each sleeps for 60
 
 
 def test_a_file_that_is_gone_when_its_turn_comes(tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ class Breaks:
 
     text: str
     positions: dict[Level, array[int]]
-    row_starts: array[int] = field(default_factory=lambda: array("q"))  # of table rows, ascending
-    row_ends: array[int] = field(default_factory=lambda: array("q"))
+    row_starts: array[int] = field(default_factory=lambda: array("I"))  # of table rows, ascending
+    row_ends: array[int] = field(default_factory=lambda: array("I"))
 
     def between(self, level: Level, low: int, high: int) -> list[int]:
         """Break positions of a level in (low, high], ascending."""
@@ -120,7 +120,7 @@ def _is_short(content: str) -> bool:
 
 def find_breaks(text: str) -> Breaks:
     """List the break positions of a text down to sentences and table rows; one pass."""
-    breaks = Breaks(text, {level: array("q") for level in Level if level <= Level.GLUED})
+    breaks = Breaks(text, {level: array("I") for level in Level if level <= Level.GLUED})
     before: _Line | None = None
     for match in _LINE.finditer(text):
         content = match[0].strip()

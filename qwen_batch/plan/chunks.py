@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from qwen_batch.plan.breaks import Level, can_cut, find_breaks
@@ -13,6 +13,7 @@ from qwen_batch.plan.tokens import Tokenizer, iter_sections
 from qwen_batch.records import Chunk, CleanDocument
 
 MIN_CHUNK_SIZE = 16  # tokens; below this a single character in byte tokens might not fit
+Span = tuple[int, int, int]  # start and end of a chunk, in characters, and its exact tokens
 _NOT_SPACE = re.compile(r"\S")
 
 # How far from the balanced size a break may be to be taken, as a share of that size, in this order. A heading is
@@ -31,13 +32,11 @@ _ROUNDS: tuple[tuple[tuple[Level, float], ...], ...] = (
 )
 
 
-def split_document(
-    document: CleanDocument, tokenizer: Tokenizer, chunk_size: int, overlap: int = 0
-) -> tuple[Chunk, ...]:
-    """Divide `document.text` into chunks of at most `chunk_size` tokens each, counted exactly.
+def find_spans(text: str, tokenizer: Tokenizer, chunk_size: int, overlap: int = 0) -> list[Span]:
+    """Where to divide a text into chunks of at most `chunk_size` tokens each, counted exactly.
 
     overlap: tokens of a chunk that are repeated at the start of the next, at most, from a sentence (or else a word)
-    on. Every character that is not white space is in a chunk, and each chunk is `document.text[start:end]`.
+    on. Every character that is not white space is in a chunk.
     The text is encoded once, in sections, for the places and once more, chunk by chunk, for the exact counts.
 
     Raises ValueError when chunk_size is below MIN_CHUNK_SIZE or the overlap is not below half of it.
@@ -46,9 +45,13 @@ def split_document(
         raise ValueError(f"chunk_size must be at least {MIN_CHUNK_SIZE} tokens, not {chunk_size}")
     if not 0 <= 2 * overlap < chunk_size:
         raise ValueError(f"overlap must be below half of chunk_size ({chunk_size} tokens), not {overlap}")
-    spans = _Splitter(document.text, tokenizer, chunk_size, overlap).spans()
-    return tuple(
-        Chunk(
+    return _Splitter(text, tokenizer, chunk_size, overlap).spans()
+
+
+def iter_chunks(document: CleanDocument, spans: Iterable[Span]) -> Iterator[Chunk]:
+    """The chunks one by one: together they are a second copy of the text, and there are texts of 200 MB."""
+    for index, (start, end, num_tokens) in enumerate(spans):
+        yield Chunk(
             index=index,
             text=document.text[start:end],
             first_page=page_at(document, start),
@@ -57,8 +60,6 @@ def split_document(
             start=start,
             end=end,
         )
-        for index, (start, end, num_tokens) in enumerate(spans)
-    )
 
 
 def page_at(document: CleanDocument, offset: int) -> int:
@@ -81,9 +82,9 @@ class _Splitter:
         self._token_starts = _token_starts(text, tokenizer)
         self._breaks = find_breaks(text)
 
-    def spans(self) -> list[tuple[int, int, int]]:
-        """(start, end, exact tokens) of each chunk, in order."""
-        spans: list[tuple[int, int, int]] = []
+    def spans(self) -> list[Span]:
+        """Of each chunk, in order."""
+        spans: list[Span] = []
         begin = fresh = self._skip_space(0)
         while fresh < self._length:
             span = self._take(begin, fresh)
@@ -92,7 +93,7 @@ class _Splitter:
             begin = self._overlap_begin(span[0], span[1]) if fresh < self._length else fresh
         return spans
 
-    def _take(self, begin: int, fresh: int) -> tuple[int, int, int]:
+    def _take(self, begin: int, fresh: int) -> Span:
         """The next chunk: from `begin` to a good place after `fresh`."""
         first = self._token(fresh)
         repeated = first - self._token(begin)
@@ -134,7 +135,7 @@ class _Splitter:
                 return position
         return high
 
-    def _take_least(self, fresh: int) -> tuple[int, int, int]:
+    def _take_least(self, fresh: int) -> Span:
         """The largest halving of a stretch that fits, for texts whose estimates are useless."""
         end = min(fresh + self._chunk_size, self._length)
         while end > fresh + 1 and self._count(fresh, end) > self._chunk_size:
@@ -179,7 +180,7 @@ class _Splitter:
 
 def _token_starts(text: str, tokenizer: Tokenizer) -> Sequence[int]:
     """Offsets at which the tokens start, ascending even where a tokenizer reports the bytes of a character apart."""
-    starts = array("q")
+    starts = array("I")  # of a text of 100 MB there are 25 million
     for begin, end in iter_sections(text):
         starts.extend(begin + start for start in accumulate(tokenizer.token_starts(text[begin:end]), max))
     return starts

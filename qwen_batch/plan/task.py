@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.plan.chunks import MIN_CHUNK_SIZE, split_document
+from qwen_batch.plan.chunks import MIN_CHUNK_SIZE, Span, find_spans, iter_chunks
 from qwen_batch.plan.prompts import Note, Prompts, note_text, well_formed
 from qwen_batch.plan.reduce import fit_notes, group_sizes
 from qwen_batch.plan.tokens import Tokenizer
@@ -93,8 +93,8 @@ def split_into_parts(context: Context, document: CleanDocument, sampling: Sampli
     size = min(context.chunk_size, context.map_room(document, sampling))
     while size >= MIN_CHUNK_SIZE:
         overlap = min(context.overlap, (size - 1) // 2)
-        chunks = split_document(document, context.tokenizer, size, overlap)
-        parts = tuple(_parts(context, document, chunks))
+        spans = find_spans(document.text, context.tokenizer, size, overlap)
+        parts = tuple(_parts(context, document, spans))
         excess = max(len(part.prompt) for part in parts) - limit
         if excess <= 0:
             return parts
@@ -104,10 +104,10 @@ def split_into_parts(context: Context, document: CleanDocument, sampling: Sampli
     )
 
 
-def _parts(context: Context, document: CleanDocument, chunks: tuple[Chunk, ...]) -> Iterator[Part]:
-    for chunk in chunks:
+def _parts(context: Context, document: CleanDocument, spans: Sequence[Span]) -> Iterator[Part]:
+    for chunk in iter_chunks(document, spans):
         note = Note(chunk.index + 1, chunk.index + 1, chunk.first_page, chunk.last_page, "")
-        ids = context.encode(context.prompts.map_messages(document, chunk, len(chunks)))
+        ids = context.encode(context.prompts.map_messages(document, chunk, len(spans)))
         yield Part(note, array("I", ids))  # of a text of 100 MB there are many, which all wait for their turn
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_fakes import FakeTokenizer, WildTokenizer, make_document, paged_document
 
-from qwen_batch.plan.chunks import MIN_CHUNK_SIZE, split_document
+from qwen_batch.plan.chunks import MIN_CHUNK_SIZE, find_spans, iter_chunks
 from qwen_batch.plan.tokens import iter_sections
 from qwen_batch.records import Chunk, CleanDocument
 
@@ -34,6 +34,10 @@ PIECES = st.lists(
     ),
     max_size=80,
 )
+
+
+def split_document(document: CleanDocument, tokenizer: FakeTokenizer, size: int, overlap: int = 0) -> tuple[Chunk, ...]:
+    return tuple(iter_chunks(document, find_spans(document.text, tokenizer, size, overlap)))
 
 
 def check(
