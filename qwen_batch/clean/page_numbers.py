@@ -19,13 +19,13 @@ CENTRE_SHARE, FOOT_SHARE = 0.02, 0.12  # of the page: how far from its centre an
 FOOT_GAP = 1.5  # of the font size: between it and the text
 MOST_STEPS = 0.8  # from page to page that chapters' page numbers must count
 _N = r"(?P<n>\d{1,5}|[ivxlc]{1,8})"
-_WORDS = r"(?:page|pages|pg\.?|p\.|seite|s\.|página|pagina|pág\.|strona|str\.|стр\.?|страница|sida|頁|페이지)"
+PAGE_WORDS = r"(?:page|pages|pg\.?|p\.|seite|s\.|página|pagina|pág\.|strona|str\.|стр\.?|страница|sida|頁|페이지)"
 # Forms that say themselves that they are page numbers.
 _EXPLICIT = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"[-–—•·~|*]{{1,2}}\s*{_N}\s*[-–—•·~|*]{{1,2}}",
-        rf"{_WORDS}\s*[-:]?\s*{_N}(?:\s*(?:of|/|de|von|di|z|из|sur)\s*\d+)?",
+        rf"{PAGE_WORDS}\s*[-:]?\s*{_N}(?:\s*(?:of|/|de|von|di|z|из|sur)\s*\d+)?",
         rf"{_N}\s*(?:of|/)\s*\d{{1,5}}",
         rf"第?\s*{_N}\s*[页頁](?:\s*[,，/、]?\s*[共总]\s*\d+\s*[页頁])?",
         rf"[共总]\s*\d+\s*[页頁]\s*[,，/、]?\s*第\s*{_N}\s*[页頁]",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from qwen_batch.clean.edges import EdgeLine, mask
+from qwen_batch.clean.page_numbers import PAGE_WORDS
 from qwen_batch.clean.sizes import median
 
 MIN_PAGES = 3
@@ -23,8 +24,15 @@ SHORT_GAP = 1.0  # of the font size: the same, where two pages must do as eviden
 CONSTANT = 0.8  # share of the lines in which a number is the same
 TRACKING = 0.6  # share of lines in which a number counts with the pages
 SAME_SIZE = 0.06  # relative
+MOST_SHIFTED = 30  # pages: a number that only a space sets off from words counts pages, not what a page says
 _NUMBER = re.compile(r"\d+")
-_PAGE_NUMBER_APART = re.compile(r"^(\d{1,4})\s{3,}|\s{3,}(\d{1,4})$")
+_PAGE_NUMBER_APART = re.compile(r"^(\d{1,4})\s{3,}|(?<![:\s])\s{3,}(\d{1,4})$")
+_PAGE_BEFORE = re.compile(rf"(?<!\w){PAGE_WORDS}\s*[-:]?\s*$", re.IGNORECASE)
+_TOTAL_AFTER = re.compile(r"\s*(?:of|/|de|von|di|z|из|sur)\s*\d", re.IGNORECASE)
+_LABEL_BEFORE = re.compile(r"(?:[:：=#№$€£¥]|\b(?:no|nr)\.?)\s*$", re.IGNORECASE)
+_APART_BEFORE = re.compile(r"(?:^|\s{3,}|[-–—|•·~*/])\s*[\[(]?$")
+_APART_AFTER = re.compile(r"[\])]?\s*(?:$|\s{3,}|[-–—|•·~*])")
+_SIGN = re.compile(r"[-–—|•·~*/\[\]()]|\s{3}")
 WORD = re.compile(r"[^\W\d_]{2,}|[\u3400-\u9fff]")
 
 
@@ -93,7 +101,7 @@ def _is_one_line(cluster: Sequence[EdgeLine]) -> bool:
         return True
     offsets: dict[tuple[int, int], set[int]] = defaultdict(set)
     for line in cluster:
-        numbers = {int(number) for number in _NUMBER.findall(line.text) if len(number) < 8}
+        numbers = set(_page_numbers(line))
         for number in numbers:
             offsets[1, number - line.page_index].add(line.page_index)
             if number + 1 in numbers:  # two pages may stand on one sheet
@@ -102,6 +110,22 @@ def _is_one_line(cluster: Sequence[EdgeLine]) -> bool:
     if max(map(len, offsets.values()), default=0) >= TRACKING * len(pages):
         return True
     return all(_is_constant(values) for values in _columns_of_numbers(cluster))  # then the pages have roman numbers
+
+
+def _page_numbers(line: EdgeLine) -> Iterator[int]:
+    """The numbers of a line that may be page numbers by form.
+
+    None is the value of a label, as in `Born: 1950`, or stands amid words, as in `Fee: 50 EUR`.
+    """
+    for match in _NUMBER.finditer(line.text):
+        before, after = line.text[: match.start()], line.text[match.end() :]
+        number = int(match[0][:8])
+        if _PAGE_BEFORE.search(before) or _TOTAL_AFTER.match(after):
+            yield number
+        elif not _LABEL_BEFORE.search(before) and (_APART_BEFORE.search(before) or _APART_AFTER.match(after)):
+            beside = before[-3:] + after[:3]
+            if _SIGN.search(beside) or abs(number - line.page_index) <= MOST_SHIFTED:
+                yield number
 
 
 def _columns_of_numbers(cluster: Sequence[EdgeLine]) -> list[tuple[str, ...]]:
@@ -196,7 +220,8 @@ def slotted(lines: Sequence[EdgeLine], found: Sequence[EdgeLine], num_pages: int
                 continue
             if not _is_dense(slot, found) or relative_gap(slot) < SLOT_GAP:
                 continue
-            if sum(_is_taken_up(slot, position) for position in range(len(slot))) >= SLOT_MATCHED * len(slot):
+            words = _telling_words(slot)
+            if sum(_is_taken_up(words, position) for position in range(len(slot))) >= SLOT_MATCHED * len(slot):
                 yield slot
 
 
@@ -215,14 +240,21 @@ def _is_dense(slot: Sequence[EdgeLine], found: Sequence[EdgeLine]) -> bool:
     return len(have) >= SLOT_DENSE * (last - first + 1)
 
 
-def _is_taken_up(slot: Sequence[EdgeLine], position: int) -> bool:
+def _telling_words(slot: Sequence[EdgeLine]) -> list[set[str]]:
+    """The words of each line but for those that all say, as `Signed` does before different names."""
+    words = [set(WORD.findall(line.text.casefold())) for line in slot]
+    often = Counter(word for each in words for word in each)
+    labels = {word for word, count in often.items() if count >= CONSTANT * len(slot)}
+    return [each - labels or each for each in words]
+
+
+def _is_taken_up(words: Sequence[set[str]], position: int) -> bool:
     """Whether one of the two lines before or after in the slot shares half of the words."""
-    words = set(WORD.findall(slot[position].text.casefold()))
-    for other in (*slot[max(0, position - 2) : position], *slot[position + 1 : position + 3]):
-        theirs = set(WORD.findall(other.text.casefold()))
-        smaller = min(len(words), len(theirs))
-        if words and words == theirs:
+    mine = words[position]
+    for theirs in (*words[max(0, position - 2) : position], *words[position + 1 : position + 3]):
+        smaller = min(len(mine), len(theirs))
+        if mine and mine == theirs:
             return True
-        if smaller >= 2 and 2 * len(words & theirs) >= smaller:
+        if smaller >= 2 and 2 * len(mine & theirs) >= smaller:
             return True
     return False

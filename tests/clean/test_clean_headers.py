@@ -344,3 +344,30 @@ def test_two_right_pages_after_the_first_are_enough_for_a_head() -> None:
     kept, removed = remove_headers([page(1, *body(story(1))), *pages])
     assert len(removed) == 4
     assert texts(kept) == [story(n) for n in range(1, 6)]
+
+
+NAMES = ("Ann Smith", "Robert Brown", "Cid Jones", "Dana White", "Eve Black")
+
+
+@pytest.mark.parametrize(
+    "form", ["Signed: {name}", "Fee: {n} EUR", "Born: {n}", "Total:   {n}", "Signed: {name}, Berlin"]
+)
+def test_lines_of_every_page_that_say_something_else_stay_beside_running_ones(form: str) -> None:
+    made = [
+        page(n, *body(story(n)), line(form.format(name=name, n=1949 + n), 720), line("ACME Academy", 740))
+        for n, name in enumerate(NAMES, 1)
+    ]
+    assert {removal.text for removal in remove_headers(made)[1]} == {"ACME Academy"}
+
+
+@pytest.mark.parametrize("form", ["Fee: {n} EUR", "Born: {n}", "Account {n}", "No. {n}"])
+def test_a_growing_number_that_is_no_page_number_by_form_stays(form: str) -> None:
+    made = [page(n, *body(story(n)), line(form.format(n=1949 + n), FOOT)) for n in range(1, 6)]
+    assert remove_headers(made)[1] == ()
+
+
+@pytest.mark.parametrize(
+    "form", ["Report {n}", "{n} Report", "Report - {n}", "Report (S. {n})", "Report {n} of 90 ACME"]
+)
+def test_a_page_number_beside_a_head_goes(form: str) -> None:
+    assert len(remove_headers([with_head(n, form.format(n=n + 6)) for n in range(1, 6)])[1]) == 5
