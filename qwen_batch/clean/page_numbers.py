@@ -10,12 +10,16 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from qwen_batch.clean.edges import EdgeLine, edge_lines, remove_lines
+from qwen_batch.clean.sizes import body_size_of
 from qwen_batch.records import Page, Removal
 
 REASON = "page_number"
 MIN_PAGES = 3  # over which a bare number must count
 PLACE_TOLERANCE = 6.0  # points
 CENTRE_SHARE, FOOT_SHARE = 0.02, 0.12  # of the page: how far from its centre and its foot the number of an only page is
+YEARS = (1800, 2100)
+BODY_SIZE = 0.95  # of the body's font size: what is smaller is no part of it
+MOST_SHIFTED = 30  # pages: between a page number and the count of pages, where the form leaves a doubt
 FOOT_GAP = 1.5  # of the font size: between it and the text
 MOST_STEPS = 0.8  # from page to page that chapters' page numbers must count
 _N = r"(?P<n>\d{1,5}|[ivxlc]{1,8})"
@@ -60,6 +64,11 @@ def parse_page_number(text: str) -> tuple[int, bool] | None:
     return None
 
 
+def is_year(value: int) -> bool:
+    """Whether a bare number is more likely a year than a page: years that follow each other count as pages do."""
+    return YEARS[0] <= value <= YEARS[1]
+
+
 def _value(text: str) -> int:
     if text.isdigit():
         return int(text)
@@ -76,6 +85,8 @@ def remove_page_numbers(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[
     numbered = [
         _Numbered(line, *parsed) for line in lines if line.edge != "side" and (parsed := parse_page_number(line.text))
     ]
+    body_size = body_size_of(pages)
+    numbered = [item for item in numbered if not _says_a_year(item, body_size)]
     needed = min(MIN_PAGES, len(pages))
     shifts = _counting(numbered, needed)
     found = [
@@ -88,6 +99,12 @@ def remove_page_numbers(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[
     if len(pages) == 1:
         found += [(item.line, REASON) for item in numbered if _is_foot(item, pages[0])]
     return remove_lines(pages, found)
+
+
+def _says_a_year(item: _Numbered, body_size: float) -> bool:
+    """Whether a number is a year that the page is about: no smaller than the body, and far from the count of pages."""
+    is_far = abs(item.shift) > MOST_SHIFTED
+    return not item.explicit and is_year(item.value) and is_far and item.line.size >= BODY_SIZE * body_size
 
 
 def _is_foot(item: _Numbered, page: Page) -> bool:

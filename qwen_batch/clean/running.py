@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from qwen_batch.clean.edges import EdgeLine, mask
-from qwen_batch.clean.page_numbers import PAGE_WORDS
+from qwen_batch.clean.page_numbers import MOST_SHIFTED, PAGE_WORDS
 from qwen_batch.clean.sizes import median
 
 MIN_PAGES = 3
@@ -24,7 +24,6 @@ SHORT_GAP = 1.0  # of the font size: the same, where two pages must do as eviden
 CONSTANT = 0.8  # share of the lines in which a number is the same
 TRACKING = 0.6  # share of lines in which a number counts with the pages
 SAME_SIZE = 0.06  # relative
-MOST_SHIFTED = 30  # pages: a number that only a space sets off from words counts pages, not what a page says
 _NUMBER = re.compile(r"\d+")
 _PAGE_NUMBER_APART = re.compile(r"^(\d{1,4})\s{3,}|(?<![:\s])\s{3,}(\d{1,4})$")
 _PAGE_BEFORE = re.compile(rf"(?<!\w){PAGE_WORDS}\s*[-:]?\s*$", re.IGNORECASE)

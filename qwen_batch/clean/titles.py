@@ -2,10 +2,11 @@
 
 Both say the same at the same place, so repetition alone decides nothing. A running head stands in the margin, or the
 text of one page goes on below it on the next. A line of the body's size within the body's own box, or a larger one,
-over which no page's text goes on, is the title of what follows: it stays on every page. Where the pages are counted
-through, or text does go on over some breaks, the line is a running head that looks like a title: it goes, but for its
-first place where the document says its words nowhere else. A head that is kept once costs a line, a title that is lost
-costs what the document is.
+over which no page's text goes on, is the title of what follows: it stays on every page, as does a larger one where
+other pages begin at its place with lines of their own. A larger one in the margin of each page is kept once. Where the
+pages are counted through, or text does go on over some breaks, the line is a running head that looks like a title: it
+goes, but for its first place where the document says its words nowhere else. A head that is kept once costs a line, a
+title that is lost costs what the document is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 
 from qwen_batch.clean.edges import EdgeLine
 from qwen_batch.clean.markers import clause_kind, ends_sentence, is_cjk, starts_lower
-from qwen_batch.clean.page_numbers import parse_page_number
+from qwen_batch.clean.page_numbers import is_year, parse_page_number
 from qwen_batch.records import Line, Page
 
 BODY_BOX = 0.85  # of the left margin: what is closer to the edge stands in the margin (in the corpus at most 0.82)
@@ -39,20 +40,27 @@ def without_titles(found: Sequence[EdgeLine], pages: Sequence[Page], body_size: 
     for line in found:
         if line.edge != "side" and line.size >= BODY_SIZE * body_size and _WORD.search(line.text):
             groups[line.edge, line.text].append(line)
-    groups = {key: group for key, group in groups.items() if len(group) > 1 and _may_be_title(group, body_size, left)}
+    groups = {
+        key: group
+        for key, group in groups.items()
+        if len(group) > 1 and (_may_be_title(group, body_size, left) or _is_larger(group, body_size))
+    }
     if not groups:
         return list(found)
     kept = _kept_lines(pages, found)
     breaks = _breaks([[line for line in lines if (line.font_size or 0.0) >= BODY_SIZE * body_size] for lines in kept])
     is_counted = _is_counted(found, pages, kept)
-    said = " ".join(line.text for lines in kept for line in lines).casefold()
+    said = " ".join(" ".join(line.text for lines in kept for line in lines).casefold().split())
     stays: set[tuple[int, int]] = set()
     for (edge, text), group in groups.items():
         shift = 0 if edge == "top" else 1
         at = [breaks[line.page_index + shift] for line in group if 0 < line.page_index + shift < len(pages)]
-        if not is_counted and sum(at) < RUNS_ON * len(at):
+        stands_alone = not is_counted and sum(at) < RUNS_ON * len(at)
+        is_said = " ".join(text.split()).casefold() in said
+        is_title = stands_alone and _may_be_title(group, body_size, left)
+        if is_title or (_is_larger(group, body_size) and _is_among_headings(group, kept, left)):
             stays |= {(line.page_index, line.line_index) for line in group}
-        elif _is_within(group, left) and " ".join(text.split()).casefold() not in " ".join(said.split()):
+        elif not is_said and (_is_within(group, left) or (stands_alone and len(group) >= len(pages))):
             stays.add(min((line.page_index, line.line_index) for line in group))
     return [line for line in found if (line.page_index, line.line_index) not in stays]
 
@@ -60,6 +68,26 @@ def without_titles(found: Sequence[EdgeLine], pages: Sequence[Page], body_size: 
 def _may_be_title(group: Sequence[EdgeLine], body_size: float, left: float) -> bool:
     size = min(line.size for line in group) / (body_size or 1.0)
     return size > LARGE or _is_within(group, left) or (size > LARGER and _is_within(group, left, NEARER))
+
+
+def _is_larger(group: Sequence[EdgeLine], body_size: float) -> bool:
+    return group[0].edge == "top" and min(line.size for line in group) > LARGER * body_size
+
+
+def _is_among_headings(group: Sequence[EdgeLine], kept: Sequence[Sequence[Line]], left: float) -> bool:
+    """Whether most other pages begin at its place, or above it, with lines of their own: the body begins there."""
+    lowest = min(line.offset for line in group) + STEP
+    have = {line.page_index for line in group}
+    firsts = [_first_words(lines) for index, lines in enumerate(kept) if index not in have]
+    return bool(firsts) and _is_within(group, left, NEARER) and 2 * sum(top <= lowest for top in firsts) > len(firsts)
+
+
+def _first_words(lines: Sequence[Line]) -> float:
+    """How far down the first line that is no page number begins."""
+    tops = [
+        line.bbox[1] for line in lines if line.bbox and _WORD.search(line.text) and not parse_page_number(line.text)
+    ]
+    return min(tops, default=float("inf"))
 
 
 def _is_within(group: Sequence[EdgeLine], left: float, share: float = BODY_BOX) -> bool:
@@ -116,6 +144,6 @@ def _is_counted(found: Sequence[EdgeLine], pages: Sequence[Page], kept: Sequence
     have: dict[int, set[int]] = defaultdict(set)
     for index, text in texts:
         for piece in _PIECES.split(text.strip()):
-            if parsed := parse_page_number(piece):
+            if (parsed := parse_page_number(piece)) and (parsed[1] or not is_year(parsed[0])):
                 have[parsed[0] - index].add(index)
     return any(len(indices) >= COUNTED * len(pages) for indices in have.values())

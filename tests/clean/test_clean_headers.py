@@ -371,3 +371,24 @@ def test_a_growing_number_that_is_no_page_number_by_form_stays(form: str) -> Non
 )
 def test_a_page_number_beside_a_head_goes(form: str) -> None:
     assert len(remove_headers([with_head(n, form.format(n=n + 6)) for n in range(1, 6)])[1]) == 5
+
+
+def test_a_larger_heading_that_returns_where_other_pages_have_theirs_stays() -> None:
+    words = ["Balance", "Notes", "Cash", "Notes", "Equity", "Notes"]
+    made = [
+        page(n, line("Report", 22, size=9), line(word, 58, size=14), *body(story(n), 90), line(f"{n}", FOOT))
+        for n, word in enumerate(words, 1)
+    ]
+    assert {removal.text for removal in remove_headers(made)[1]} == {"Report"}
+
+
+def test_a_larger_title_in_the_margin_is_kept_once() -> None:
+    made = [page(n, line("Certificate", 41, size=12), *body([f"{word}."] * 4, 90)) for n, word in enumerate(NAMES, 1)]
+    assert [removal.page_number for removal in remove_headers(made)[1]] == [2, 3, 4, 5]
+
+
+def test_years_as_headings_and_as_large_as_the_body_stay() -> None:
+    heads = [page(n, line(f"{2018 + n}", 46, size=16), *body(story(n), 90)) for n in range(1, 5)]
+    assert remove_page_numbers(heads)[1] == ()
+    feet = [[page(n, *body(story(n)), line(f"{2018 + n}", 740, size=size)) for n in range(1, 5)] for size in (10, 8)]
+    assert [len(remove_page_numbers(made)[1]) for made in feet] == [0, 4]
