@@ -38,6 +38,7 @@ STAMP_LINES = 2
 STAMP_EDGE = 0.08  # of the page's height, at the top and at the bottom: where stamps stand
 IMAGE_SHARE = 0.02  # of the page; a smaller image is an ornament
 DRAWN_OBJECTS = 50  # letters drawn as shapes are many; a blank page may have a frame
+DOUBTFUL = 0.7  # confidence of OCR; drawings that it takes for text have less
 HEAD_BYTES = 4096
 PAGE_LIST = 12  # page numbers that a warning names
 
@@ -73,7 +74,7 @@ def read_pdf(
             message = (
                 f"{num_pages} pages are more than input.max_pages allows ({max_pages}); raise it or split the file"
             )
-            raise DocumentError("too_many_pages", message)
+            raise DocumentError("too_many_pages", message, num_pages)
         recogniser = Recogniser(ocr_seconds, ocr_pictures)
         read: list[_ReadPage] = []
         for number in range(1, num_pages + 1):
@@ -245,16 +246,17 @@ def _judge(read: Sequence[_ReadPage], advice: str) -> PdfContent:
     if not any(each.page.lines and (each.partly or not each.page.needs_ocr) for each in read):
         if broken and len(broken) == len(read):
             message = f"none of its pages can be read ({causes}): fetch the file again, or save it anew"
-            raise DocumentError("damaged", message)
+            raise DocumentError("damaged", message, len(read))
         if any(each.num_marks for each in read):
             what = "its text layer is garbled" if any(each.garbled for each in read) else "image-only"
-            raise DocumentError("needs_ocr", f"{what}: {_pages(len(read))} and no text that can be read; {advice}")
+            message = f"{what}: {_pages(len(read))} and no text that can be read; {advice}"
+            raise DocumentError("needs_ocr", message, len(read))
         if broken:
             what = f"pages that cannot be read: {_listed(broken)} ({causes}), and the others are blank"
-            raise DocumentError("damaged", f"{what}: fetch the file again, or save it anew")
+            raise DocumentError("damaged", f"{what}: fetch the file again, or save it anew", len(read))
         are_scans = any(each.is_blank for each in read)
         what = "nothing is seen on their images" if are_scans else "nothing is written or drawn on them"
-        raise DocumentError("empty", f"{_pages(len(read))}, all blank: {what}")
+        raise DocumentError("empty", f"{_pages(len(read))}, all blank: {what}", len(read))
     warnings = []
     if scans:
         warnings.append(f"pages without text, shown as images (need OCR): {_listed(scans)}")
@@ -266,6 +268,8 @@ def _judge(read: Sequence[_ReadPage], advice: str) -> PdfContent:
         mean = sum(page.ocr_confidence or 0.0 for page in seen) / len(seen)
         numbers = _listed([page.page_number for page in seen])
         warnings.append(f"pages read by OCR, with a confidence of {mean:.2f}: {numbers}")
+        if doubtful := [page.page_number for page in seen if (page.ocr_confidence or 0.0) < DOUBTFUL]:
+            warnings.append(f"pages on which much may be misread (OCR was unsure): {_listed(doubtful)}")
     if cut := [each.page.page_number for each in read if each.is_cut]:
         warnings.append(f"pages with text beyond their edges, which is not shown and left out: {_listed(cut)}")
     if broken:

@@ -108,6 +108,13 @@ def test_recognised_pages_are_marked_with_their_confidence(
     assert (clean.text, clean.flags) == ("Typed.\n\nA scan.", ("ocr",))
 
 
+def test_a_page_that_ocr_is_unsure_of_is_named(tmp_path: Path, nda: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ocr, "_is_installed", lambda: True)
+    monkeypatch.setattr(ocr, "recognise", lambda page: A_SCAN._replace(confidence=0.64))
+    content = read_pdf(scan(tmp_path, nda), ocr_seconds=60)
+    assert content.warnings[1:] == ("pages on which much may be misread (OCR was unsure): 1",)
+
+
 def test_a_stamp_over_a_scan_does_not_stand_for_its_text(
     tmp_path: Path, nda: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
