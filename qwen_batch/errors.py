@@ -62,11 +62,13 @@ class DocumentError(QwenBatchError):
     """One document cannot be processed. It becomes a failed row.
 
     error_type: a short fixed word that a query can group by, such as `encrypted` or `too_long`.
+    num_pages: of the document, where they could be counted.
     """
 
-    def __init__(self, error_type: str, message: str) -> None:
+    def __init__(self, error_type: str, message: str, num_pages: int | None = None) -> None:
         super().__init__(message)
         self.error_type = error_type
+        self.num_pages = num_pages
 
-    def __reduce__(self) -> tuple[type[DocumentError], tuple[str, str]]:
-        return type(self), (self.error_type, str(self))
+    def __reduce__(self) -> tuple[type[DocumentError], tuple[str, str, int | None]]:
+        return type(self), (self.error_type, str(self), self.num_pages)

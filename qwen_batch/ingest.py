@@ -157,6 +157,7 @@ def _failure(item: FileItem | Document, trouble: Trouble) -> Failure:
         error_type=trouble.error_type,
         error=mended(trouble.error),
         content_sha256=_content_of(item, trouble),
+        num_pages=trouble.num_pages,
         metadata=item.metadata,
     )
 

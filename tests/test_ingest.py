@@ -202,6 +202,12 @@ def test_report_of_a_failure(tmp_path: Path) -> None:
     assert format_report(report) == f"{tmp_path / 'no.pdf'}: failed (not_found): {tmp_path / 'no.pdf'}: no such file"
 
 
+def test_a_failure_counts_the_pages_where_it_can(tmp_path: Path) -> None:
+    path = write_pdf(tmp_path / "a.pdf", [["one"], ["two"], ["three"]])
+    report = extract_report(path, extract(path, ReadSettings(max_pages=2), CleanSteps()))
+    assert (report["error_type"], report["num_pages"]) == ("too_many_pages", 3)
+
+
 def test_a_report_can_always_be_encoded(tmp_path: Path) -> None:
     path = Path(os.fsdecode(b"caf\xe9.pdf"))
     json.dumps(extract_report(path, extract(path, ReadSettings(), CleanSteps())), ensure_ascii=False).encode()

@@ -14,6 +14,7 @@ class Trouble(NamedTuple):
 
     error_type: str
     error: str
+    num_pages: int | None = None  # of the document, where they could be counted
 
 
 def frame(value: object) -> bytes:

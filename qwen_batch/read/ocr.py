@@ -41,7 +41,18 @@ class Recogniser:
         """`pictures`: also those beside the text of a page."""
         self._seconds_left = seconds
         self._pictures = pictures
-        self.has_read = False
+        self._has_read = False
+
+    @property
+    def advice(self) -> str:
+        """What to do about a document whose text was not read."""
+        if self._has_read:
+            return "OCR found none either: look at the pages, or scan them again"
+        if not _is_installed():
+            return "install the extra `ocr` and leave input.ocr at auto, or recognise the text first"
+        if self._seconds_left <= 0:
+            return "leave input.ocr at auto, or recognise the text first"
+        return "so little is drawn that OCR was not tried: look at the pages"
 
     def read(self, page: PdfPage) -> Recognised | None:
         """What the picture of a pdfium page says; None: it cannot be read now."""
@@ -57,7 +68,7 @@ class Recogniser:
         _take_extra_memory()
         start = time.monotonic()
         found = recognise_it()
-        self.has_read = True
+        self._has_read = True
         self._seconds_left -= time.monotonic() - start
         return found
 

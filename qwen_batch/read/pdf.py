@@ -16,7 +16,7 @@ from qwen_batch.read import pdfium
 from qwen_batch.read.garbled import is_garbled
 from qwen_batch.read.items import UNREAD_PAGES
 from qwen_batch.read.kinds import kind_name, sniff
-from qwen_batch.read.ocr import Recogniser
+from qwen_batch.read.ocr import MAX_SIDE, Recogniser
 from qwen_batch.read.order import in_reading_order
 from qwen_batch.read.page_tables import PageTables, read_tables
 from qwen_batch.read.pdf_chars import PageChars
@@ -25,7 +25,7 @@ from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.pdf_forms import as_chars, read_fields, with_fields
 from qwen_batch.read.pdf_lines import LineMaker, iter_lines
 from qwen_batch.read.pdf_marks import read_marks
-from qwen_batch.read.pdf_pictures import COVER_CHARS, LOOK_SCALE, pictures_alone, shows_lines, with_picture
+from qwen_batch.read.pdf_pictures import COVER_CHARS, LOOK_SCALE, is_uniform, pictures_alone, shows_lines, with_picture
 from qwen_batch.read.pdf_raised import with_raised
 from qwen_batch.read.pdf_turn import read_upright, with_standing
 from qwen_batch.read.spreads import pages_on
@@ -38,6 +38,7 @@ STAMP_LINES = 2
 STAMP_EDGE = 0.08  # of the page's height, at the top and at the bottom: where stamps stand
 IMAGE_SHARE = 0.02  # of the page; a smaller image is an ornament
 DRAWN_OBJECTS = 50  # letters drawn as shapes are many; a blank page may have a frame
+DOUBTFUL = 0.7  # confidence of OCR; drawings that it takes for text have less
 HEAD_BYTES = 4096
 PAGE_LIST = 12  # page numbers that a warning names
 
@@ -73,12 +74,12 @@ def read_pdf(
             message = (
                 f"{num_pages} pages are more than input.max_pages allows ({max_pages}); raise it or split the file"
             )
-            raise DocumentError("too_many_pages", message)
+            raise DocumentError("too_many_pages", message, num_pages)
         recogniser = Recogniser(ocr_seconds, ocr_pictures)
         read: list[_ReadPage] = []
         for number in range(1, num_pages + 1):
             read.append(_read_page(file, number, tables, recogniser, read[-1].unfinished if read else None))
-    return _judge(read, recogniser.has_read)
+    return _judge(read, recogniser.advice)
 
 
 class _ReadPage(NamedTuple):
@@ -90,6 +91,7 @@ class _ReadPage(NamedTuple):
     may_be_read: bool = False  # by OCR: no text, but an image, or so much drawn that it may be letters
     pictures: tuple[BBox, ...] = ()  # beside its text, that may show more of it
     is_cut: bool = False  # there is text beyond what is shown of it
+    is_blank: bool = False  # shown as an image on which nothing is seen
     partly: bool = False  # such a picture shows text that was not read
 
 
@@ -190,8 +192,12 @@ def _are_stamps(lines: Sequence[Line], height: float) -> bool:
 def _recognised(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _ReadPage:
     """The page with the text that its image shows, where that can be read."""
     found = recogniser.read(page)
-    if found is None or not found.lines:
+    if found is None:
         return read
+    if not found.lines:
+        if not is_uniform(page.render(min(LOOK_SCALE, MAX_SIDE / max(*page.size, 1.0)))):
+            return read
+        return read._replace(page=dataclasses.replace(read.page, needs_ocr=False), num_marks=0, is_blank=True)
     seen = dataclasses.replace(read.page, lines=found.lines, needs_ocr=False, ocr_confidence=found.confidence)
     if found.quarters % 2:
         seen = dataclasses.replace(seen, width=seen.height, height=seen.width)
@@ -231,7 +237,7 @@ def _regions(chars: PageChars, tables: Sequence[Table]) -> list[int] | None:
     return regions
 
 
-def _judge(read: Sequence[_ReadPage], ocr_ran: bool) -> PdfContent:
+def _judge(read: Sequence[_ReadPage], advice: str) -> PdfContent:
     """Decide what a document without text is, and warn of pages that are missing from a document with text."""
     broken = [each.page.page_number for each in read if each.broken]
     causes = ", ".join(dict.fromkeys(each.broken for each in read if each.broken))
@@ -240,17 +246,17 @@ def _judge(read: Sequence[_ReadPage], ocr_ran: bool) -> PdfContent:
     if not any(each.page.lines and (each.partly or not each.page.needs_ocr) for each in read):
         if broken and len(broken) == len(read):
             message = f"none of its pages can be read ({causes}): fetch the file again, or save it anew"
-            raise DocumentError("damaged", message)
+            raise DocumentError("damaged", message, len(read))
         if any(each.num_marks for each in read):
             what = "its text layer is garbled" if any(each.garbled for each in read) else "image-only"
-            advice = "install the extra `ocr` and leave input.ocr at auto, or recognise the text first"
-            if ocr_ran:
-                advice = "OCR found none either: look at the pages, or scan them again"
-            raise DocumentError("needs_ocr", f"{what}: {_pages(len(read))} and no text that can be read; {advice}")
+            message = f"{what}: {_pages(len(read))} and no text that can be read; {advice}"
+            raise DocumentError("needs_ocr", message, len(read))
         if broken:
             what = f"pages that cannot be read: {_listed(broken)} ({causes}), and the others are blank"
-            raise DocumentError("damaged", f"{what}: fetch the file again, or save it anew")
-        raise DocumentError("empty", f"{_pages(len(read))}, all blank: nothing is written or drawn on them")
+            raise DocumentError("damaged", f"{what}: fetch the file again, or save it anew", len(read))
+        are_scans = any(each.is_blank for each in read)
+        what = "nothing is seen on their images" if are_scans else "nothing is written or drawn on them"
+        raise DocumentError("empty", f"{_pages(len(read))}, all blank: {what}", len(read))
     warnings = []
     if scans:
         warnings.append(f"pages without text, shown as images (need OCR): {_listed(scans)}")
@@ -262,6 +268,8 @@ def _judge(read: Sequence[_ReadPage], ocr_ran: bool) -> PdfContent:
         mean = sum(page.ocr_confidence or 0.0 for page in seen) / len(seen)
         numbers = _listed([page.page_number for page in seen])
         warnings.append(f"pages read by OCR, with a confidence of {mean:.2f}: {numbers}")
+        if doubtful := [page.page_number for page in seen if (page.ocr_confidence or 0.0) < DOUBTFUL]:
+            warnings.append(f"pages on which much may be misread (OCR was unsure): {_listed(doubtful)}")
     if cut := [each.page.page_number for each in read if each.is_cut]:
         warnings.append(f"pages with text beyond their edges, which is not shown and left out: {_listed(cut)}")
     if broken:

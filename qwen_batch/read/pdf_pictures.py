@@ -22,6 +22,7 @@ LOOK_SCALE = 1.0  # pixels a point
 STRIPS = 8
 STRIPS_BESIDE = 3  # with lines; a diagram has them here and there
 CONTRAST = 64  # levels of grey between paper and ink
+PAPER = 32  # levels within which a blank sheet may vary, in each colour
 LINE_HEIGHT = (3, 22)  # pixels from the top to the foot of a line
 MIN_LINES = 5  # of a strip
 INKED = 0.85  # of a strip's rows, at most
@@ -77,6 +78,12 @@ def shows_lines(picture: Picture, box: BBox) -> bool:
     return _has_lines(green, (across, 1), (down, picture.width)) or _has_lines(
         green, (down, picture.width), (across, 1)
     )
+
+
+def is_uniform(picture: Picture) -> bool:
+    """Whether nothing is seen on a page: it is all paper, or all black."""
+    colours = (bytes(memoryview(picture.data)[place::3]) for place in range(3))
+    return all(max(colour) - min(colour) < PAPER for colour in colours)
 
 
 def _has_lines(pixels: memoryview, along: tuple[tuple[int, int], int], across: tuple[tuple[int, int], int]) -> bool:

@@ -66,7 +66,7 @@ def _run(function: Callable[[object], object], task: object) -> object:
     try:
         return function(task)
     except DocumentError as error:
-        return Trouble(error.error_type, str(error))
+        return Trouble(error.error_type, str(error), error.num_pages)
     except MemoryError:
         return Trouble("memory", _MEMORY_ADVICE)
     except Exception as error:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pypdfium2
 import pytest
+from PIL import Image
 from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen.canvas import Canvas
 
@@ -55,11 +56,12 @@ def nda() -> Path:
 
 def test_without_time_or_the_extra_a_scan_needs_ocr(tmp_path: Path, nda: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = scan(tmp_path, nda)
-    with pytest.raises(DocumentError, match="install the extra `ocr`") as caught:
+    monkeypatch.setattr(ocr, "_is_installed", lambda: True)
+    with pytest.raises(DocumentError, match=r"leave input\.ocr at auto") as caught:
         read_pdf(path, ocr_seconds=0)
     assert caught.value.error_type == "needs_ocr"
     monkeypatch.setattr(ocr, "_is_installed", lambda: False)
-    with pytest.raises(DocumentError):
+    with pytest.raises(DocumentError, match="install the extra `ocr`"):
         read_pdf(path, ocr_seconds=60)
 
 
@@ -69,6 +71,29 @@ def test_advice_where_recognition_found_nothing(tmp_path: Path, nda: Path, monke
     with pytest.raises(DocumentError, match="OCR found none either") as caught:
         read_pdf(scan(tmp_path, nda), ocr_seconds=60)
     assert caught.value.error_type == "needs_ocr"
+
+
+@pytest.mark.parametrize(("paper", "ink", "is_blank"), [(250, 230, True), (0, 0, True), (255, 200, False)])
+def test_a_sheet_on_which_nothing_is_seen_is_blank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paper: int, ink: int, is_blank: bool
+) -> None:
+    monkeypatch.setattr(ocr, "_is_installed", lambda: True)
+    monkeypatch.setattr(ocr, "recognise", lambda page: ocr.Recognised((), 0.0))
+    sheet = Image.new("L", (600, 800), paper)
+    sheet.paste(ink, (100, 100, 140, 110))
+    for name, text in (("alone", ""), ("behind", "Typed.")):
+        canvas = Canvas(str(tmp_path / f"{name}.pdf"), (600, 800))
+        if text:
+            canvas.drawString(72, 700, text)
+            canvas.showPage()
+        canvas.drawImage(ImageReader(sheet), 0, 0, 600, 800)
+        canvas.save()
+    with pytest.raises(DocumentError, match="nothing is seen on their images" if is_blank else "OCR") as caught:
+        read_pdf(tmp_path / "alone.pdf", ocr_seconds=60)
+    assert caught.value.error_type == ("empty" if is_blank else "needs_ocr")
+    content = read_pdf(tmp_path / "behind.pdf", ocr_seconds=60)
+    assert [page.needs_ocr for page in content.pages] == [False, not is_blank]
+    assert (not content.warnings) == is_blank
 
 
 def test_recognised_pages_are_marked_with_their_confidence(
@@ -81,6 +106,13 @@ def test_recognised_pages_are_marked_with_their_confidence(
     assert content.warnings == ("pages read by OCR, with a confidence of 0.90: 2",)
     clean = clean_document(Document("d", "d", "0" * 64, content.pages), CleanSteps())
     assert (clean.text, clean.flags) == ("Typed.\n\nA scan.", ("ocr",))
+
+
+def test_a_page_that_ocr_is_unsure_of_is_named(tmp_path: Path, nda: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ocr, "_is_installed", lambda: True)
+    monkeypatch.setattr(ocr, "recognise", lambda page: A_SCAN._replace(confidence=0.64))
+    content = read_pdf(scan(tmp_path, nda), ocr_seconds=60)
+    assert content.warnings[1:] == ("pages on which much may be misread (OCR was unsure): 1",)
 
 
 def test_a_stamp_over_a_scan_does_not_stand_for_its_text(

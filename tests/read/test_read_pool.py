@@ -206,7 +206,7 @@ def test_a_lean_parent_forks_and_everything_else_is_the_same() -> None:
         f"abort {abort}",
         f"exit {Trouble('crashed', f'the parser crashed (exit 7): {ADVICE}')}",
         f"memory {dict(make_pool(workers=1).run(['memory']))['memory']}",
-        "refuse Trouble(error_type='encrypted', error='give a password')",
+        f"refuse {Trouble('encrypted', 'give a password')}",
         "print ",
         f"hang {dict(make_pool(workers=1, timeout=1.0).run(['hang']))['hang']}",
         "session True",
