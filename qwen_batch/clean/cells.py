@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 
 from qwen_batch.clean.hyphens import Vocabulary, join_texts
 from qwen_batch.records import Page, Removal, Table
+
+NEAR_CHARS = 400  # of what stands before, more than is looked at
+FAR_BACK = 4000
 
 
 def join_cells(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Removal, ...]]:
@@ -27,4 +29,12 @@ def _join_table(table: Table, vocabulary: Vocabulary) -> Table:
 
 
 def _join(cell: str, vocabulary: Vocabulary) -> str:
-    return functools.reduce(lambda before, after: join_texts(before, after, vocabulary), cell.split("\n"))
+    """A quotation mark that is not closed makes a cell of half a file: what lies far back is put aside."""
+    first, *rest = cell.split("\n")
+    done, text = list[str](), first
+    for line in rest:
+        text = join_texts(text, line, vocabulary)
+        if len(text) > FAR_BACK:
+            done.append(text[:-NEAR_CHARS])
+            text = text[-NEAR_CHARS:]
+    return "".join((*done, text))

@@ -1,9 +1,9 @@
 """Characters: one form for each, and none that cannot be seen.
 
 NFC, not NFKC: NFKC would also turn m² into m2, ① into 1 and Chinese punctuation into ASCII. Only the characters that
-stand for letters in disguise are taken apart: ligatures, full-width letters and digits, half-width katakana, radicals
-used as ideographs, Arabic letter shapes. UTF-8 that a program before us took for Windows-1252 (`schÃ¶n`) is decoded
-again, by ftfy, which leaves alone what may be meant.
+stand for letters in disguise are taken apart: ligatures, full-width letters and digits with the points, commas and
+percent signs of such numbers, half-width katakana, radicals used as ideographs, Arabic letter shapes. UTF-8 that a
+program before us took for Windows-1252 (`schÃ¶n`) is decoded again, by ftfy, which leaves alone what may be meant.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ MAX_NAMED = 8  # kinds of characters that a removal names
 
 _DISGUISED = re.compile(
     "[\ufb00-\ufb06\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f\u2f00-\u2fd5\u2e80-\u2ef3\ufb50-\ufdff\ufe70-\ufefc]"
+    "|(?<=[\uff10-\uff19])(?:\uff0e(?=[\uff10-\uff19])|\uff0c(?=[\uff10-\uff19]{3}(?![\uff10-\uff19]))|\uff05)"
 )
 _SPACES = re.compile("[\t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _SOFT_HYPHEN_AT_END = re.compile("\u00ad\\s*$")

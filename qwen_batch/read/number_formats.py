@@ -22,7 +22,8 @@ BUILT_IN = {
     **dict.fromkeys((27, 28, 29, 30, 31, 34, 35, 36, 50, 51, 52, 53, 54, 57, 58), "yyyy-mm-dd"),  # of East Asia
 }  # fmt: skip
 GENERAL = "general"
-MAX_PLAIN = 1e15  # larger numbers are shown with an exponent
+MAX_PLAIN = 1e15  # larger numbers have no decimals
+MAX_DIGITS = 17  # of whole numbers; larger ones are shown with an exponent
 _PART = re.compile(r"""("[^"]*"?|\\.|_.|\*.|\[[^\]]*\]|e[+-]0+|general|.)""", re.IGNORECASE | re.DOTALL)
 _CURRENCY = re.compile(r"\[\$([^\]-]*)(?:-[0-9a-f]+)?\]", re.IGNORECASE)
 _CONDITION = re.compile(r"\[(<=|>=|<>|<|>|=)(-?[\d.]+)\]")
@@ -43,9 +44,12 @@ def format_value(value: float, code: str, from_1904: bool = False) -> str:
 
 
 def format_general(value: float) -> str:
-    """As many digits as are exact (15), without an exponent where there is room."""
+    """As many digits as are exact (15), without an exponent where there is room; all of whole numbers, for an account
+    number that lost its digits, as programs show it, is none."""
     if value == 0:
         return "0"
+    if MAX_PLAIN <= abs(value) < 10**MAX_DIGITS:
+        return f"{Decimal(repr(value)):.0f}"
     if not 1e-9 <= abs(value) < MAX_PLAIN:
         return f"{value:.10G}"
     return f"{Decimal(f'{value:.15g}'):f}"

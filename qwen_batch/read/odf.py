@@ -13,7 +13,7 @@ from qwen_batch.errors import DocumentError
 from qwen_batch.read.archive import check_archive, parse_part
 from qwen_batch.read.items import Content
 from qwen_batch.read.odf_lists import Numbering, read_numbering
-from qwen_batch.read.odf_names import DRAW, OFFICE, STYLE, TABLE, TEXT, number_of
+from qwen_batch.read.odf_names import DRAW, OFFICE, PRESENTATION, STYLE, TABLE, TEXT, number_of
 from qwen_batch.read.sparse import Grid
 from qwen_batch.records import Line, Page, Table
 
@@ -34,24 +34,34 @@ def read_odf(path: Path) -> Content:
 
     Raises DocumentError: empty, damaged, encrypted, wrong_type, too_large, unsafe.
     """
-    content, numbering = _read_parts(path)
+    content, styles, numbering = _read_parts(path)
     body = content.find(f"{OFFICE}body")
     body = content if body is None else body
+    hidden_text = _take_hidden_text(body, [*styles, content])
+    num_comments = sum(1 for _ in body.iter(f"{OFFICE}annotation"))
     reader = _Reader(numbering, _hidden_styles(content))
     slides = [child for child in body.iter(f"{DRAW}page") if child.getparent().tag == f"{OFFICE}presentation"]
     sheets = body.findall(f"{OFFICE}spreadsheet/{TABLE}table")
     if sheets:
         shown = [sheet for sheet in sheets if not reader.is_hidden(sheet)]
         pages = [reader.sheet(number, sheet) for number, sheet in enumerate(shown, 1)]
+    elif slides:
+        shown = [slide for slide in slides if not reader.is_hidden(slide)]
+        pages = [reader.page(number, slide) for number, slide in enumerate(shown, 1)]
     else:
-        pages = [reader.page(number, part) for number, part in enumerate(slides or [body], 1)]
+        pages = [_with_asides(reader.page(1, body), styles)]
     if not any(page.lines for page in pages):
         raise DocumentError("empty", "the document holds no text; text that is an image must be recognised (OCR) first")
-    hidden = ", ".join(reader.hidden)[:MAX_NAMED]
-    return Content(tuple(pages), (f"hidden and left out: {hidden}",) if hidden else ())
+    warnings = (
+        f"hidden and left out: {', '.join(reader.hidden)[:MAX_NAMED]}" if reader.hidden else "",
+        f"hidden text was left out: {hidden_text[:MAX_NAMED]}" if hidden_text else "",
+        f"comments were left out: {num_comments}" if num_comments else "",
+    )
+    return Content(tuple(pages), tuple(filter(None, warnings)))
 
 
-def _read_parts(path: Path) -> tuple[Any, Numbering]:
+def _read_parts(path: Path) -> tuple[Any, list[Any], Numbering]:
+    """content.xml, styles.xml where there is one, and what both say about lists."""
     from lxml import etree
 
     if "content.xml" not in (names := check_archive(path)):
@@ -65,14 +75,47 @@ def _read_parts(path: Path) -> tuple[Any, Numbering]:
             styles = [parse_part(archive.read("styles.xml"))] if "styles.xml" in names else []
     except (etree.XMLSyntaxError, zipfile.BadZipFile) as error:
         raise DocumentError("damaged", f"its text is damaged ({error}): open and save it anew") from None
-    return root, read_numbering([*styles, root])
+    return root, styles, read_numbering([*styles, root])
 
 
 def _hidden_styles(content: Any) -> frozenset[str]:
-    """Names of the styles of sheets that are not shown."""
-    found = content.iterfind(f"{OFFICE}automatic-styles/{STYLE}style")
-    shown = ((style.get(f"{STYLE}name"), style.find(f"{STYLE}table-properties")) for style in found)
-    return frozenset(name for name, each in shown if each is not None and each.get(f"{TABLE}display") == "false")
+    """Names of the styles of sheets and slides that are not shown."""
+    styles = content.find(f"{OFFICE}automatic-styles")
+    sheets = _named_by(styles, "table-properties", f"{TABLE}display", "false")
+    return sheets | _named_by(styles, "drawing-page-properties", f"{PRESENTATION}visibility", "hidden")
+
+
+def _named_by(styles: Any, properties: str, attribute: str, value: str) -> frozenset[str]:
+    """Names of the styles whose properties have an attribute with this value."""
+    found = styles.iter(f"{STYLE}{properties}") if styles is not None else ()
+    names = (each.getparent().get(f"{STYLE}name") for each in found if each.get(attribute) == value)
+    return frozenset(filter(None, names))
+
+
+def _take_hidden_text(body: Any, roots: list[Any]) -> str:
+    """Takes out paragraphs and runs whose style hides them, and returns what they held."""
+    names = frozenset[str]().union(
+        *(_named_by(root, "text-properties", f"{TEXT}display", "none") for root in roots),
+    )
+    hidden: list[str] = []
+    for element in body.iter(f"{TEXT}p", f"{TEXT}h", f"{TEXT}span") if names else ():
+        if element.get(f"{TEXT}style-name") in names:
+            hidden.append(_text_of(element))
+            element.text = None
+            del element[:]
+    return " ".join(filter(None, hidden))
+
+
+def _with_asides(page: Page, styles: list[Any]) -> Page:
+    """A text with the headers and footers of its pages, each once."""
+
+    def lines(kind: str) -> list[Line]:
+        paragraphs = (each for root in styles for part in root.iter(f"{STYLE}{kind}") for each in part.iter(f"{TEXT}p"))
+        return [Line(text, aside=kind) for text in dict.fromkeys(map(_text_of, paragraphs)) if text]
+
+    if not page.lines:
+        return page
+    return dataclasses.replace(page, lines=(*lines("header"), *page.lines, *lines("footer")))
 
 
 class _Reader:
@@ -84,9 +127,11 @@ class _Reader:
         self._hidden_styles = hidden_styles
         self._num_left = MAX_CELLS
 
-    def is_hidden(self, sheet: Any) -> bool:
-        hidden = sheet.get(f"{TABLE}style-name") in self._hidden_styles
-        self.hidden += [f"sheet {sheet.get(f'{TABLE}name')!r}"] * hidden
+    def is_hidden(self, part: Any) -> bool:
+        """Whether a sheet or a slide is not shown."""
+        kind, space = ("slide", DRAW) if part.tag == f"{DRAW}page" else ("sheet", TABLE)
+        hidden = part.get(f"{space}style-name") in self._hidden_styles
+        self.hidden += [f"{kind} {part.get(f'{space}name')!r}"] * hidden
         return hidden
 
     def page(self, number: int, elements: Any) -> Page:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 _ODF = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
-OFFICE, TEXT, TABLE, DRAW, STYLE = (_ODF % name for name in ("office", "text", "table", "drawing", "style"))
+OFFICE, TEXT, TABLE, DRAW, STYLE, PRESENTATION = (
+    _ODF % name for name in ("office", "text", "table", "drawing", "style", "presentation")
+)
 
 
 def number_of(element: Any, name: str, space: str = TABLE) -> int:

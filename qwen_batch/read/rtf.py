@@ -6,17 +6,20 @@ One pass over the words of the file with a stack of the groups' states: groups m
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.html import spanned_table
 from qwen_batch.read.items import Content
-from qwen_batch.read.rtf_text import Bytes, Fonts, whole_characters
+from qwen_batch.read.rtf_text import BULLETS, Bytes, Fonts, whole_characters
 from qwen_batch.read.text import read_bytes
 from qwen_batch.records import Line, Page, Table
 
 MAX_NAMED = 200  # characters of hidden text that a warning names
+SAME_EDGE = 30  # twips between the ends of cells of one column, at most
 _TOKEN = re.compile(
     r"\\([a-zA-Z]{1,32})(-?[0-9]{1,10})? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|([^\\{}\r\n]+)"
 )
@@ -81,7 +84,8 @@ class _Reader:
         self._parts: dict[str, list[str]] = {}
         self._lines: dict[str, list[Line]] = {}
         self._cells: list[str] = []
-        self._rows: list[list[str]] = []
+        self._edges: list[int] = []  # where the cells of a row end, in twips
+        self._rows: list[tuple[list[str], tuple[int, ...]]] = []
         self._tables: list[Table] = []
         self._in_table = False
 
@@ -136,6 +140,8 @@ class _Reader:
             self._state = replace(self._state, place=_ASIDES[word])
         elif word in _CHARS:
             self._add(_CHARS[word])
+        elif word == "cellx" and number and not self._state.skipped:
+            self._edges.append(int(number))
         elif not self._state.skipped and word in (*_ENDS, "cell", "row", "trowd", "intbl", "pard"):
             self._structure(word)
         else:
@@ -164,12 +170,13 @@ class _Reader:
                 self._end_paragraph(place)
         elif word in ("trowd", "intbl"):
             self._in_table = self._in_table or not place
+            self._edges = [] if word == "trowd" else self._edges
         elif word == "pard":
             self._in_table = False
         elif word == "cell":
             self._cells.append(" ".join("".join(self._parts.pop("", [])).split()))
         elif word == "row" and self._cells:
-            self._rows.append(self._cells)
+            self._rows.append((self._cells, tuple(self._edges)))
             self._cells = []
 
     def _symbol(self, symbol: str) -> None:
@@ -192,7 +199,7 @@ class _Reader:
 
     def _add_unicode(self, number: int) -> None:
         self._flush()
-        self._add(chr(number % 0x10000))
+        self._add(BULLETS.get(number % 0x10000) or chr(number % 0x10000))
         self._num_to_skip = self._state.num_after_unicode
 
     def _flush(self) -> None:
@@ -216,12 +223,28 @@ class _Reader:
         self._lines.setdefault(place, []).extend(lines)
 
     def _end_table(self) -> None:
-        rows, self._rows = [*self._rows, *([self._cells] if self._cells else [])], []
+        rows, self._rows = [*self._rows, *([(self._cells, tuple(self._edges))] if self._cells else [])], []
         self._cells = []
-        table = spanned_table([[(whole_characters(cell), 1, 1) for cell in row] for row in rows])
+        table = spanned_table(_placed(rows))
         lines = self._lines.setdefault("", [])
         if table is not None and len(table.rows[0]) > 1:
             lines.append(Line("", table=len(self._tables)))
             self._tables.append(table)
         else:
-            lines += (Line(cell) for row in rows for cell in map(whole_characters, row) if cell)
+            lines += (Line(cell) for row, _ in rows for cell in map(whole_characters, row) if cell)
+
+
+def _placed(rows: list[tuple[list[str], tuple[int, ...]]]) -> list[list[tuple[str, int, int]]]:
+    """(text, columns, rows) of each cell: where rows differ in their number of cells, their edges tell the columns."""
+    rows = [(cells if any(cells[len(edges) :]) else cells[: len(edges)], edges) for cells, edges in rows]
+    widths = [[1] * len(cells) for cells, _ in rows]
+    if len(set(map(len, widths))) > 1 and all(len(cells) <= len(edges) for cells, edges in rows):
+        all_edges = sorted({edge for _, edges in rows for edge in edges})
+        columns = [edge for place, edge in enumerate(all_edges) if not place or edge - all_edges[place - 1] > SAME_EDGE]
+        for width, (_, edges) in zip(widths, rows, strict=True):
+            places = [0, *(bisect_right(columns, edge) for edge in edges)]
+            width[:] = [max(1, after - before) for before, after in pairwise(places[: len(width) + 1])]
+    return [
+        [(whole_characters(cell), width, 1) for cell, width in zip(cells, row, strict=True)]
+        for (cells, _), row in zip(rows, widths, strict=True)
+    ]

@@ -17,7 +17,7 @@ from typing import Any
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.archive import check_archive, parse_part, relations_of
 from qwen_batch.read.items import Content
-from qwen_batch.read.number_formats import BUILT_IN, format_general, format_value
+from qwen_batch.read.number_formats import BUILT_IN, MAX_DIGITS, format_general, format_value
 from qwen_batch.read.sheet_dates import day_number
 from qwen_batch.read.sparse import Grid
 from qwen_batch.records import Line, Page
@@ -159,7 +159,7 @@ def _code(book: _Book, cell: Any) -> str:
 
 
 def _general(value: str) -> str:
-    return value if value.isdecimal() and len(value) < 12 else format_general(float(value))
+    return value if value.isdecimal() and len(value) <= MAX_DIGITS else format_general(float(value))
 
 
 def _column(letters: str) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 from clean_helpers import LEADING, TOP, document, line, page
 
 from qwen_batch.clean import clean_document
+from qwen_batch.clean.cells import join_cells
 from qwen_batch.records import CleanSteps, Line, Page, Span, Table
 
 HEAD = ("item", "price")
@@ -82,3 +84,13 @@ def test_running_heads_of_two_pages_may_stand_between() -> None:
     other = dataclasses.replace(second, lines=(line("Prices of 2024", TOP - 30), *second.lines))
     apart = clean_document(document(pages[0], other), CleanSteps(headers_footers=False, page_numbers=False))
     assert [len(each.tables) for each in apart.pages] == [1, 1]
+
+
+def test_a_cell_of_half_a_file_takes_the_time_of_its_length() -> None:
+    """A quotation mark that is not closed makes one."""
+    lines = ["the quick brown fox jumps over a lazy dog and re-", "turns to the yard"] * 40_000
+    started = time.process_time()
+    (joined,), _ = join_cells([Page(1, (Line("", table=0),), (Table((("\n".join(lines),),)),))])
+    assert time.process_time() - started < 8
+    whole = "the quick brown fox jumps over a lazy dog and returns to the yard"
+    assert joined.tables[0].rows == ((" ".join([whole] * 40_000),),)

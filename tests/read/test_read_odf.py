@@ -21,6 +21,7 @@ SPACES = " ".join(
         "table": "table",
         "draw": "drawing",
         "style": "style",
+        "presentation": "presentation",
     }.items()
 )
 
@@ -177,7 +178,36 @@ def test_list_items_and_headings_have_their_numbers(tmp_path: Path) -> None:
 def test_comments_are_no_text(tmp_path: Path) -> None:
     comment = "<office:annotation><text:p>Really?</text:p></office:annotation>"
     path = write(tmp_path / "a.odt", f"<office:text>{p(f'The tenant{comment} pays.')}{comment}</office:text>")
-    assert texts(read(path).pages[0]) == ["The tenant pays."]
+    content = read(path)
+    assert texts(content.pages[0]) == ["The tenant pays."]
+    assert content.warnings == ("comments were left out: 2",)
+
+
+def test_text_that_styles_hide(tmp_path: Path) -> None:
+    style = '<style:style style:name="T1"><style:text-properties text:display="none"/></style:style>'
+    body = '<text:p>seen <text:span text:style-name="T1">unseen</text:span> more</text:p><text:p text:style-name="T1">'
+    path = write(tmp_path / "a.odt", f"<office:text>{body}whole</text:p></office:text>", styles=style)
+    content = read(path)
+    assert texts(content.pages[0]) == ["seen more"]
+    assert content.warnings == ("hidden text was left out: unseen whole",)
+
+
+def test_hidden_slides_are_left_out_and_said(tmp_path: Path) -> None:
+    properties = '<style:drawing-page-properties presentation:visibility="hidden"/>'
+    style = f'<style:style style:name="dp">{properties}</style:style>'
+    slides = f"<draw:page draw:name='One'>{frame(p('a'))}</draw:page>"
+    slides += f"<draw:page draw:name='Two' draw:style-name='dp'>{frame(p('b'))}</draw:page>"
+    path = write(tmp_path / "a.odp", f"<office:presentation>{slides}</office:presentation>", styles=style)
+    content = read(path)
+    assert [texts(page) for page in content.pages] == [["a"]]
+    assert content.warnings == ("hidden and left out: slide 'Two'",)
+
+
+def test_headers_and_footers_are_set_aside(tmp_path: Path) -> None:
+    master = f"<style:header>{p('Head')}</style:header><style:footer>{p('Foot')}</style:footer>"
+    styles = f"<office:document-styles {SPACES}>{master}</office:document-styles>"
+    (page,) = read(write(tmp_path / "a.odt", f"<office:text>{p('a')}</office:text>", styles_xml=styles)).pages
+    assert [(line.text, line.aside) for line in page.lines] == [("Head", "header"), ("a", None), ("Foot", "footer")]
 
 
 @pytest.mark.parametrize("suffix", ["odt", "odp", "ods"])

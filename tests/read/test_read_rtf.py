@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qwen_batch.read.rtf import read_rtf, rtf_page
-from qwen_batch.records import Page
+from qwen_batch.records import Page, Span
 
 
 def read(text: str) -> Page:
@@ -59,6 +59,18 @@ def test_tables() -> None:
     page = read(rf"{{\rtf1 before\par {rows}\pard after\par}}")
     assert [(line.text, line.table) for line in page.lines] == [("before", None), ("", 0), ("after", None)]
     assert page.tables[0].rows == (("item", "price"), ("a chair", "12"))
+
+
+def test_merged_cells_keep_the_others_in_their_columns() -> None:
+    wide = r"\trowd\cellx2000\cellx3010\pard\intbl title\cell x\cell\row"
+    row = r"\trowd\cellx1000\cellx2000\cellx3000\pard\intbl a\cell b\cell c\cell\row"
+    (table,) = read(rf"{{\rtf1 {wide}{row}\pard after\par}}").tables
+    assert table.rows == (("title", "", "x"), ("a", "b", "c"))
+    assert table.spans == (Span(0, 0, 1, 2),)
+
+
+def test_bullets_of_symbol_fonts() -> None:
+    assert shown(r"{\rtf1 {\listtext \u61623\'3f\tab}one\par{\listtext \u-3929?\tab}two\par}") == ["• one", "▪ two"]
 
 
 def test_hidden_and_deleted_text(tmp_path: Path) -> None:
