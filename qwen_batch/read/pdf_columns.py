@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from qwen_batch.read.pdf_words import Row, em_of, is_caption, is_numeric, is_sign, middle_of, pieces_of
 from qwen_batch.read.rivers import Strip, beside_pieces, is_within_phrases, placed_cells, rivers, without_signs
-from qwen_batch.read.table_heads import count_header_rows
+from qwen_batch.read.table_heads import count_header_rows, is_data
 from qwen_batch.records import BBox, Span, Table
 
 MIN_ROWS = 4  # of the body
@@ -23,6 +23,9 @@ MAX_WORDS = 8.0  # of a cell, on average
 HEAD_ROWS = 6  # above the body
 MIN_BELOW_NAMES = 3  # rows of a body whose columns all have names
 CENTRED = 1.0  # ems that the middle of a title may be off
+MIN_FEW, MIN_FEW_NUMBERS = 2, 6  # rows of a body, and numbers in it, below names of more than MIN_COLUMNS columns
+FLUSH = 2.0  # points that the ends of a sum and of its column may differ
+NEAR = 0.8  # times the white below: a line goes on with what stands above
 APART = 1.3  # times the widest white in two tables: they stand side by side
 
 
@@ -48,7 +51,7 @@ def _blocks(rows: Sequence[Row]) -> Iterator[tuple[list[Row], list[Row]]]:
             continue
         if body and not _are_close(rows[body[-1] : index + 1]):
             yield from _block(rows, body, taken)
-            taken, body = body[-1] + 1, []
+            taken, body = _end(rows, body), []
         body.append(index)
     yield from _block(rows, body, taken)
 
@@ -60,15 +63,63 @@ def _are_close(rows: Sequence[Row]) -> bool:
 
 
 def _block(rows: Sequence[Row], body: Sequence[int], taken: int) -> Iterator[tuple[list[Row], list[Row]]]:
-    if len(body) < MIN_BELOW_NAMES:
+    if len(body) < MIN_FEW:
         return
     first = rows[body[0]]
     start = body[0] - 1 if _is_below_head(rows, body[0] - 1, first, taken) else body[0]
     head = start
     while head > max(taken, start - HEAD_ROWS) and _is_head(rows[head - 1], rows[head], first):
         head -= 1
-    if len(body) >= MIN_ROWS or any(len(pieces_of(row)) == len(pieces_of(first)) for row in rows[head:start]):
-        yield list(rows[head:start]), list(rows[start : body[-1] + 1])
+    if head < start and head > taken and _ends_caption(rows[head - 1 : head + 2]):
+        head += 1
+    is_named = any(len(pieces_of(row)) == len(pieces_of(first)) for row in rows[head:start])
+    end = _end(rows, body)
+    if is_named:
+        is_table = len(body) >= MIN_BELOW_NAMES or _are_few(rows[start - 1], rows[body[0] : end])
+    else:
+        is_table = len(body) >= MIN_ROWS or (_are_years(first) and _are_few(first, rows[body[1] : end]))
+    if is_table:
+        yield list(rows[head:start]), list(rows[start:end])
+
+
+def _end(rows: Sequence[Row], body: Sequence[int]) -> int:
+    """Where a body ends: below a sum that stands alone, or beside its label, flush with the last column."""
+    last, after = rows[body[-1]], body[-1] + 1
+    if len(body) < MIN_FEW or after == len(rows):
+        return after
+    *label, total = pieces_of(rows[after])
+    steps = [middle_of(rows[place][0]) - middle_of(rows[place - 1][0]) for place in (after - 1, after)]
+    is_sum = len(label) < 2 and all(is_numeric(word.text) or is_sign(word.text) for word in total)
+    is_below = abs(total[-1].x1 - last[-1].x1) < FLUSH and steps[1] < APART * steps[0]
+    is_labelled = all(abs(words[0].x0 - last[0].x0) < em_of(last) for words in label)
+    return after + (is_sum and is_below and is_labelled)
+
+
+def _are_years(row: Row) -> bool:
+    return not is_data([word.text for piece in pieces_of(row)[1:] for word in piece])
+
+
+def _are_few(names: Row, rows: Sequence[Row]) -> bool:
+    """Whether the rows stand below the names of their columns, and each of their pieces below (or above) one."""
+    columns = pieces_of(names)
+    if len(columns) <= MIN_COLUMNS:
+        return False
+    pieces = [piece for row in rows for piece in pieces_of(row)]
+    under = [[column for column in columns if _are_level(column, piece)] for piece in pieces]
+    numbers = sum(all(is_numeric(word.text) for word in piece) for piece in pieces)
+    full = max(map(len, map(pieces_of, rows)), default=0)
+    return numbers >= MIN_FEW_NUMBERS and full == len(columns) and all(len(over) == 1 for over in under)
+
+
+def _are_level(above: Row, below: Row) -> bool:
+    """Whether some of one stands above the other."""
+    return above[0].x0 < below[-1].x1 and below[0].x0 < above[-1].x1
+
+
+def _ends_caption(rows: Sequence[Row]) -> bool:
+    """Whether the second of three rows goes on with a caption: closer to it than to the head below."""
+    caption, row, below = (middle_of(words[0]) for words in rows)
+    return is_caption(rows[0]) and len(pieces_of(rows[1])) == 1 and row - caption < NEAR * (below - row)
 
 
 def _is_below_head(rows: Sequence[Row], title: int, first: Row, taken: int) -> bool:
@@ -118,7 +169,7 @@ def _tables_of(block: tuple[list[Row], list[Row]]) -> list[Table]:
     return [make_table(own_heads, own_body, own) for own_heads, own_body, own in both]
 
 
-def _without_titles(heads: Sequence[Row], body: Sequence[Row], strips: Sequence[Strip]) -> Sequence[Row]:
+def _without_titles(heads: list[Row], body: Sequence[Row], strips: Sequence[Strip]) -> list[Row]:
     """The heads but for lines above the names that are centred on the table, rather than on the columns right of its
     first one: these entitle it."""
     names = [number for number, row in enumerate(heads) if len(pieces_of(row)) > 1]

@@ -15,6 +15,7 @@ MIN_TILED = 0.82  # of a table's rectangle; a head may lack its first cell
 MIN_PLOT_CELLS = 12
 MAX_PLOT_FILLED = 0.25
 MAX_CUT = 0.1  # of the words: in the shared corpus and others 0.06 in forms, 0.12 to 1 in drawings
+MIN_SHREDS, MAX_SHREDDED = 3, 0.25  # words cut, and the share of places filled: boxes of a form made one grid
 TOUCHING = 0.25  # of the height of letters, between two of one word
 EVEN = 0.1  # of the widest cell
 LOWER = 0.55  # of a letter's height: one that stands so much lower is on the next line
@@ -101,6 +102,8 @@ def fill_grid(grid: Grid, chars: Sequence[Char]) -> Table | None:
         return None
     rows, spans = _as_rows(grid, cells)
     if len(rows) < 2 or len(rows[0]) < 2 or sum(bool(cell) for row in rows for cell in row) < 3:
+        return None
+    if num_cut >= MIN_SHREDS and sum(map(bool, cells)) < MAX_SHREDDED * len(rows) * len(rows[0]):
         return None
     return Table(rows, grid.bbox, spans, count_header_rows(rows, spans))
 

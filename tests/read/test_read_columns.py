@@ -181,3 +181,42 @@ def test_a_table_in_a_column_of_prose(tmp_path: Path) -> None:
             canvas.drawString(place, 700 - 12 * number, cell)
     canvas.save()
     assert [table.rows for table in read_pdf(tmp_path / "a.pdf").pages[0].tables] == [tuple(rows)]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [
+            ("Item", "Qty", "Price", "Total"),
+            ("Apples", "3", "1.00", "3.00"),
+            ("Pears", "", "2.50", ""),
+            ("Late fee", "1", "(5.00)", "(5.00)"),
+            ("", "", "", "(2.00)"),
+        ],
+        [("Class", "2007", "2008", "2009"), ("Small", "4,921", "5,467", "6,152"), ("Large", "76", "81", "86")],
+    ],
+    ids=["empty cells and a sum", "years"],
+)
+def test_two_full_rows_below_the_names_of_their_columns_make_a_table(
+    tmp_path: Path, rows: list[tuple[str, ...]]
+) -> None:
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    canvas.drawString(72, 730, "Every fee is listed below.")
+    for number, row in enumerate(rows):
+        canvas.drawString(LABELS[0], 700 - 16 * number, row[0])
+        for place, cell in zip(LABELS[1:], row[1:], strict=True):
+            canvas.drawRightString(place + 40, 700 - 16 * number, cell)
+    canvas.drawString(72, 600, "What stands below is text again.")
+    canvas.save()
+    (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
+    assert (table.rows, table.header_rows) == (tuple(rows), 1)
+
+
+def test_the_second_line_of_a_caption_is_no_head(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
+    canvas.drawString(72, 740, "Table 3. What was sold in both years and in all regions that there are,")
+    canvas.drawString(160, 727, "in thousands, without duties")
+    _rows_of_numbers(canvas, ROWS, 704, *LABELS)
+    canvas.save()
+    (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
+    assert table.rows == tuple(ROWS)

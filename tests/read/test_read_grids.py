@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -121,3 +122,18 @@ def test_sides_that_go_through_words_are_of_a_drawing() -> None:
     assert table.rows == (("Left", "Right"), ("1", ""))
     assert fill_grid(grid, [*within, space, *write("Picture", 30.0, 26.0)]) is None
     assert fill_grid(grid, [*within, space, *write("Beside", 80.0, 26.0)]) is None
+
+
+def test_a_grid_that_is_mostly_empty_and_cuts_words_is_no_table() -> None:
+    sides = [0.0, *(300.0 + 40 * number for number in range(11))]
+    cells = tuple((x, y, x1, y + 20.0) for y in range(0, 240, 20) for x, x1 in pairwise(sides))
+    grid = Grid((0.0, 0.0, sides[-1], 240.0), cells)
+
+    def write(text: str, x: float, y: float) -> list[Char]:
+        return [Char(char, x + 6 * at, y, x + 6 * at + 6, y + 8, 0) for at, char in enumerate(f"{text} ")]
+
+    names = [char for x in sides[1:-1] for char in write("Name", x + 4, 6.0)]
+    labels = [char for y in range(0, 240, 20) for char in write("Mark one box here, on the left", 4.0, y + 6.0)]
+    title = write("REGISTRATIONS APPLICATIONS AVAILABLE", 310.0, 146.0)
+    assert fill_grid(grid, [*names, *labels]) is not None
+    assert fill_grid(grid, [*names, *labels, *title]) is None
