@@ -19,6 +19,8 @@ from qwen_batch import __version__
 from qwen_batch.errors import QwenBatchError, UsageError
 from qwen_batch.terminal import take_any_text, visible
 
+LEAST_MEMORY_MIB = 128  # of address space; what reads a page takes that much
+
 if TYPE_CHECKING:
     from qwen_batch.job import Job
 
@@ -209,9 +211,12 @@ def _size(flag: str, text: str) -> int:
     from qwen_batch.job import parse_size
 
     try:
-        return int(str(parse_size(text)))
+        size = int(str(parse_size(text)))
     except ValueError as error:
         raise UsageError(f"{flag}: {error}") from None
+    if size < LEAST_MEMORY_MIB << 20:
+        raise UsageError(f"{flag} {text}: nothing is read in less than {LEAST_MEMORY_MIB}MiB; write 256MiB or more")
+    return size
 
 
 @app.command()

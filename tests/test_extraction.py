@@ -184,12 +184,17 @@ def test_limits_are_those_of_the_command_line(tmp_path: Path) -> None:
     file.write_text("Words of a text. " * 200_000)
     for flags, error_type in (
         (["--timeout", "0.05"], "timeout"),
-        (["--memory-limit", "1MiB"], "memory"),
+        (["--memory-limit", "128MiB"], "memory"),
     ):
         assert json.loads(extract_in({}, "--json", *flags, str(file)).stdout)["error_type"] == error_type
     done = extract_in({}, "--memory-limit", "much", str(file))
     assert (
         done.stderr == b"qwen-batch: --memory-limit: 'much' is not a size; write a number such as 24000, 24k or 2GiB\n"
+    )
+    done = extract_in({}, "--memory-limit", "1k", str(file))
+    assert (done.returncode, done.stderr) == (
+        2,
+        b"qwen-batch: --memory-limit 1k: nothing is read in less than 128MiB; write 256MiB or more\n",
     )
 
 
