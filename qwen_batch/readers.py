@@ -51,7 +51,7 @@ def read_and_clean(task: Task) -> CleanDocument:
 def _read_and_clean(item: FileItem, task: Task, digest: str) -> CleanDocument:
     kind = kind_of(item.path)
     if kind in ("text", "csv"):
-        from qwen_batch.read.text import is_long
+        from qwen_batch.read.text.plain import is_long
 
         if is_long(item.path):
             return _read_long_table(item, task, digest) if kind == "csv" else _read_long_text(item, task, digest)
@@ -62,14 +62,14 @@ def _read_and_clean(item: FileItem, task: Task, digest: str) -> CleanDocument:
 
 def _read_long_text(item: FileItem, task: Task, digest: str) -> CleanDocument:
     """Section by section, so that memory does not grow with the lines of the file."""
-    from qwen_batch.read.text import iter_sections
+    from qwen_batch.read.text.plain import iter_sections
 
     return _read_sections(item, task, digest, iter_sections(item.path), "\n\n")
 
 
 def _read_long_table(item: FileItem, task: Task, digest: str) -> CleanDocument:
     """As text alone: cells would take ten times as much memory. What names the columns is said once."""
-    from qwen_batch.read.tables_in_text import iter_table_sections
+    from qwen_batch.read.text.tables_in_text import iter_table_sections
 
     return _read_sections(item, task, digest, iter_table_sections(item.path), "\n", HEAD_LINES)
 
@@ -116,7 +116,7 @@ def _read_pages(path: Path, task: Task) -> Content:
         pdf = read_pdf(path, task.passwords, *limits)
         return Content(pdf.pages, pdf.warnings, pdf.flags)
     if kind in ("text", "empty"):
-        from qwen_batch.read.text import read_text
+        from qwen_batch.read.text.plain import read_text
 
         text = read_text(path)
         return Content(text.pages, text.warnings)

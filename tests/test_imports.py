@@ -77,6 +77,18 @@ def test_torch_is_imported_only_where_it_computes(path: Path) -> None:
         assert not heavy & {name.split(".")[0] for name in imports(path, top_level_only=True)}
 
 
+READING = {"page": set(), "tables": {"page"}, "ocr": {"page"}, "text": set(), "office": {"text"}}
+
+
+@pytest.mark.parametrize("room", READING)
+def test_rooms_of_reading_point_one_way(room: str) -> None:
+    folders = [PACKAGE / "read" / room, *(PACKAGE / "read" / other for other in READING[room])]
+    assert all(folder.is_dir() for folder in folders)
+    named = {name for path in folders[0].glob("*.py") for name in imports(path) if name.startswith("qwen_batch.read.")}
+    rooms = {name.split(".")[2] for name in named} & {*READING, "pdf", "pool", "worker", "inputs", "formats"}
+    assert rooms <= {room, *READING[room]}
+
+
 def test_kernels_is_a_folder_without_an_init_file() -> None:
     assert (PACKAGE / "kernels").is_symlink()
     assert not (PACKAGE / "kernels" / "__init__.py").exists()

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.html import read_html
 from qwen_batch.read.items import Content
 from qwen_batch.read.kinds import Kind, kind_name
-from qwen_batch.read.legacy import read_legacy
-from qwen_batch.read.mail import read_email
-from qwen_batch.read.msg import read_msg
-from qwen_batch.read.odf import read_odf
-from qwen_batch.read.office import read_docx
-from qwen_batch.read.pptx import read_pptx
-from qwen_batch.read.rtf import read_rtf
-from qwen_batch.read.tables_in_text import read_csv
-from qwen_batch.read.xlsx import read_xlsx
+from qwen_batch.read.office.legacy import read_legacy
+from qwen_batch.read.office.mail import read_email
+from qwen_batch.read.office.msg import read_msg
+from qwen_batch.read.office.odf import read_odf
+from qwen_batch.read.office.parts import read_docx
+from qwen_batch.read.office.pptx import read_pptx
+from qwen_batch.read.office.rtf import read_rtf
+from qwen_batch.read.office.xlsx import read_xlsx
+from qwen_batch.read.text.html import read_html
+from qwen_batch.read.text.tables_in_text import read_csv
 
 _READERS = {
     "html": read_html,

@@ -12,24 +12,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read import pdfium
-from qwen_batch.read.garbled import is_garbled
 from qwen_batch.read.items import UNREAD_PAGES
 from qwen_batch.read.kinds import kind_name, sniff
-from qwen_batch.read.ocr import MAX_SIDE, Recogniser
-from qwen_batch.read.order import in_reading_order
-from qwen_batch.read.page_tables import PageTables, read_tables
-from qwen_batch.read.pdf_chars import PageChars
-from qwen_batch.read.pdf_covers import iter_covers
-from qwen_batch.read.pdf_file import PdfFile, PdfiumError, PdfPage
-from qwen_batch.read.pdf_forms import as_chars, read_fields, with_fields
-from qwen_batch.read.pdf_lines import LineMaker, iter_lines
-from qwen_batch.read.pdf_marks import read_marks
-from qwen_batch.read.pdf_pictures import COVER_CHARS, LOOK_SCALE, is_uniform, pictures_alone, shows_lines, with_picture
-from qwen_batch.read.pdf_raised import with_raised
-from qwen_batch.read.pdf_turn import read_upright, with_standing
-from qwen_batch.read.spreads import pages_on
-from qwen_batch.read.vertical import in_columns, is_written_down
+from qwen_batch.read.ocr.recogniser import MAX_SIDE, Recogniser
+from qwen_batch.read.page import pdfium
+from qwen_batch.read.page.chars import PageChars
+from qwen_batch.read.page.covers import iter_covers
+from qwen_batch.read.page.file import PdfFile, PdfiumError, PdfPage
+from qwen_batch.read.page.forms import as_chars, read_fields, with_fields
+from qwen_batch.read.page.garbled import is_garbled
+from qwen_batch.read.page.lines import LineMaker, iter_lines
+from qwen_batch.read.page.order import in_reading_order
+from qwen_batch.read.page.pictures import COVER_CHARS, LOOK_SCALE, is_uniform, pictures_alone, shows_lines, with_picture
+from qwen_batch.read.page.raised import with_raised
+from qwen_batch.read.page.spreads import pages_on
+from qwen_batch.read.page.turn import read_upright, with_standing
+from qwen_batch.read.page.vertical import in_columns, is_written_down
+from qwen_batch.read.tables.marks import read_marks
+from qwen_batch.read.tables.page_tables import PageTables, read_tables
 from qwen_batch.records import BBox, Line, Page, Table
 
 SCAN_SHARE = 0.3  # of the page; a textless page that an image covers this far is a scan

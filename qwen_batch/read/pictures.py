@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qwen_batch.read.kinds import kind_of
+from qwen_batch.read.page.file import Picture
 from qwen_batch.read.pdf import open_pdf
-from qwen_batch.read.pdf_file import Picture
 
 DPI = 80
 MAX_SIDE = 1600  # pixels

@@ -95,7 +95,7 @@ def _limit(memory_bytes: int) -> None:
         with contextlib.suppress(OSError, ValueError):  # a stricter limit is already in force, or macOS
             hard = resource.getrlimit(kind)[1]
             lowered = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            # What may be raised again: for models of OCR (read/ocr.py), and a converter's output (read/legacy.py).
+            # What may be raised again: for models of OCR (ocr/recogniser.py), and what LibreOffice writes.
             highest = {resource.RLIMIT_AS: lowered + EXTRA_BYTES, resource.RLIMIT_FSIZE: hard}.get(kind, lowered)
             resource.setrlimit(kind, (lowered, highest if hard == resource.RLIM_INFINITY else min(highest, hard)))
 

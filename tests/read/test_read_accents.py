@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from raw_pdf import write_pages
 
+from qwen_batch.read.page.accents import with_accents
+from qwen_batch.read.page.chars import Char, PageChars
 from qwen_batch.read.pdf import read_pdf
-from qwen_batch.read.pdf_accents import with_accents
-from qwen_batch.read.pdf_chars import Char, PageChars
 
 ENCODED = "/Encoding /WinAnsiEncoding"
 DIAERESIS, ACUTE, HAT = r"\250", r"\264", r"\210"

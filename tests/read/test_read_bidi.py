@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qwen_batch.read.bidi import in_logical_order, words_in_order
-from qwen_batch.read.pdf_chars import Char
+from qwen_batch.read.page.bidi import in_logical_order, words_in_order
+from qwen_batch.read.page.chars import Char
 
 WIDTH, SPACE = 6.0, 4.0
 

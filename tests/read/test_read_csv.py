@@ -10,10 +10,10 @@ import pytest
 
 from qwen_batch import readers
 from qwen_batch.errors import DocumentError
-from qwen_batch.read import tables_in_text
-from qwen_batch.read import text as text_module
 from qwen_batch.read.items import FileItem, Task
-from qwen_batch.read.tables_in_text import read_csv
+from qwen_batch.read.text import plain as text_module
+from qwen_batch.read.text import tables_in_text
+from qwen_batch.read.text.tables_in_text import read_csv
 from qwen_batch.records import CleanDocument, CleanSteps
 
 

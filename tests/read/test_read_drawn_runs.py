@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qwen_batch.read.order import in_reading_order
+from qwen_batch.read.page.order import in_reading_order
 from qwen_batch.records import Line
 
 HEAD = Line("Case 20-1507, Document 17", (72, 20, 500, 30), 10.0)

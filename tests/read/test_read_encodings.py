@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.encodings import decode, decode_declared
 from qwen_batch.read.kinds import utf16_of
-from qwen_batch.read.text import read_text
+from qwen_batch.read.text.encodings import decode, decode_declared
+from qwen_batch.read.text.plain import read_text
 
 TEXTS = (
     (

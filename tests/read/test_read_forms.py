@@ -8,8 +8,8 @@ import pytest
 from raw_pdf import write_pages
 from reportlab.pdfgen.canvas import Canvas
 
+from qwen_batch.read.page.forms import with_fields
 from qwen_batch.read.pdf import read_pdf
-from qwen_batch.read.pdf_forms import with_fields
 from qwen_batch.records import Line, Table
 
 

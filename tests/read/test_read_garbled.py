@@ -13,7 +13,7 @@ from reportlab.pdfbase.ttfonts import TTFont
 from reportlab.pdfgen.canvas import Canvas
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.garbled import is_garbled
+from qwen_batch.read.page.garbled import is_garbled
 from qwen_batch.read.pdf import read_pdf
 
 ENGLISH = """The supplier shall deliver the goods to the place named in the order and shall bear the risk of loss

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from qwen_batch.read.grids import MIN_EDGE, SNAP, Rule, close_sides
-from qwen_batch.read.pdf_chars import Char
-from qwen_batch.read.ruled_tables import Grid, fill_grid, find_grids
+from qwen_batch.read.page.chars import Char
+from qwen_batch.read.tables.grids import MIN_EDGE, SNAP, Rule, close_sides
+from qwen_batch.read.tables.ruled import Grid, fill_grid, find_grids
 from qwen_batch.records import BBox
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from qwen_batch import readers
 from qwen_batch.errors import DocumentError
-from qwen_batch.read import text as text_module
 from qwen_batch.read.items import FileItem, Task
+from qwen_batch.read.text import plain as text_module
 from qwen_batch.records import CleanDocument, CleanSteps
 
 PARAGRAPH = "The Supplier shall deliver the goods to the place that is named in the order, and shall bear their risk."

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.compressed_rtf import decompress_rtf
 from qwen_batch.read.items import Content
-from qwen_batch.read.mail import Letter
-from qwen_batch.read.msg import _Message, read_msg
+from qwen_batch.read.office.compressed_rtf import decompress_rtf
+from qwen_batch.read.office.mail import Letter
+from qwen_batch.read.office.msg import _Message, read_msg
 
 # The example of [MS-OXRTFCP] 4.1.1.
 PACKED = bytes.fromhex(

@@ -19,8 +19,8 @@ from reportlab.pdfgen.canvas import Canvas
 
 from qwen_batch.clean import clean_document
 from qwen_batch.errors import DocumentError
-from qwen_batch.read import ocr
-from qwen_batch.read.ocr_frame import find_frame
+from qwen_batch.read.ocr import recogniser as ocr
+from qwen_batch.read.ocr.frame import find_frame
 from qwen_batch.read.pdf import read_pdf
 from qwen_batch.records import CleanSteps, Document, Line
 
@@ -150,7 +150,7 @@ def test_real_recognition(tmp_path: Path, name: str, wanted: float) -> None:
 
 def drawn(text: str, size: int) -> Any:
     """A black text of one line on white, (height, width, 3)."""
-    models = pytest.importorskip("qwen_batch.read.ocr_models")
+    models = pytest.importorskip("qwen_batch.read.ocr.models")
     picture = np.full((160, 1600, 3), 255, np.uint8)
     models.cv2.putText(picture, text, (20, 100), models.cv2.FONT_HERSHEY_SIMPLEX, size / 24, (0, 0, 0), 2)
     return picture
@@ -158,7 +158,7 @@ def drawn(text: str, size: int) -> Any:
 
 @pytest.mark.skipif(find_spec("rapidocr") is None, reason="the extra `ocr` is not installed")
 def test_lines_are_read_wherever_they_stand_and_however_they_lie() -> None:
-    models = pytest.importorskip("qwen_batch.read.ocr_models")
+    models = pytest.importorskip("qwen_batch.read.ocr.models")
     line = drawn("The Supplier shall deliver by 31 March 2026", 28)
     white = np.full_like(line, 255)
     page = np.concatenate([white] * 4 + [line] + [white] * 4)
@@ -175,7 +175,7 @@ def test_lines_are_read_wherever_they_stand_and_however_they_lie() -> None:
 
 @pytest.mark.skipif(find_spec("rapidocr") is None, reason="the extra `ocr` is not installed")
 def test_an_empty_picture_shows_nothing_and_runs_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    models = pytest.importorskip("qwen_batch.read.ocr_models")
+    models = pytest.importorskip("qwen_batch.read.ocr.models")
     monkeypatch.setattr(models, "_run", lambda name, values: pytest.fail(f"{name} ran"))
     assert models.read_page(np.full((2000, 1500, 3), 250, np.uint8)) == ([], 0)
 
@@ -213,7 +213,7 @@ def test_a_page_with_a_frame_alone_is_blank(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.skipif(find_spec("rapidocr") is None, reason="the extra `ocr` is not installed")
 def test_a_line_is_read_again_at_its_full_width_only_where_it_is_not_sure(monkeypatch: pytest.MonkeyPatch) -> None:
-    models = pytest.importorskip("qwen_batch.read.ocr_models")
+    models = pytest.importorskip("qwen_batch.read.ocr.models")
     scores = {models.SQUEEZE: models.SURE, 1.0: 1.0}
     asked: list[float] = []
 

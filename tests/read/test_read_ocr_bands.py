@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from qwen_batch.read.ocr_bands import OVERLAP, ROWS, STEP, WHITE_OVERLAP, Band, cut_into_bands
+from qwen_batch.read.ocr.bands import OVERLAP, ROWS, STEP, WHITE_OVERLAP, Band, cut_into_bands
 
 
 def page(*drawn: tuple[int, int, int, int], rows: int = 1280, columns: int = 992) -> list[Band]:

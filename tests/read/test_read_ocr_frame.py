@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from qwen_batch.read.ocr_frame import find_frame
+from qwen_batch.read.ocr.frame import find_frame
 
 WIDTH, HEIGHT = 1000.0, 1400.0
 LINES = [(100.0, 100.0 + 40 * number, 900.0, 130.0 + 40 * number) for number in range(8)]

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qwen_batch.read.order import in_reading_order
+from qwen_batch.read.page.order import in_reading_order
 from qwen_batch.records import Line
 
 TWO_COLUMNS = [

@@ -19,11 +19,11 @@ from reportlab.platypus import Table, TableStyle
 from qwen_batch.errors import DocumentError
 from qwen_batch.read import pdf
 from qwen_batch.read.items import FileItem, Task
+from qwen_batch.read.page.chars import PageChars
+from qwen_batch.read.page.file import PdfPage
+from qwen_batch.read.page.lines import iter_lines
+from qwen_batch.read.page.turn import PageView
 from qwen_batch.read.pdf import read_pdf
-from qwen_batch.read.pdf_chars import PageChars
-from qwen_batch.read.pdf_file import PdfPage
-from qwen_batch.read.pdf_lines import iter_lines
-from qwen_batch.read.pdf_turn import PageView
 from qwen_batch.readers import read_and_clean
 from qwen_batch.records import CleanSteps, Span
 

@@ -15,9 +15,9 @@ from reportlab.lib.pagesizes import letter
 from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen.canvas import Canvas
 
-from qwen_batch.read import ocr
+from qwen_batch.read.ocr import recogniser as ocr
+from qwen_batch.read.page.pictures import pictures_alone, with_picture
 from qwen_batch.read.pdf import read_pdf
-from qwen_batch.read.pdf_pictures import pictures_alone, with_picture
 from qwen_batch.records import Line, Page
 
 WIDTH, HEIGHT = letter

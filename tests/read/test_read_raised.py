@@ -8,9 +8,9 @@ import pytest
 from reportlab.lib.pagesizes import A4
 from reportlab.pdfgen.canvas import Canvas
 
+from qwen_batch.read.page.chars import Char, PageChars
+from qwen_batch.read.page.raised import with_raised
 from qwen_batch.read.pdf import read_pdf
-from qwen_batch.read.pdf_chars import Char, PageChars
-from qwen_batch.read.pdf_raised import with_raised
 
 TOP = A4[1] - 84
 Piece = tuple[str, float, float]  # text, font size, rise; in points

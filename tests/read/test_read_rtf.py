@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qwen_batch.read.rtf import read_rtf, rtf_page
+from qwen_batch.read.office.rtf import read_rtf, rtf_page
 from qwen_batch.records import Page, Span
 
 

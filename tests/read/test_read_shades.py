@@ -8,8 +8,8 @@ from reportlab.lib.pagesizes import A4
 from reportlab.pdfgen.canvas import Canvas
 
 from qwen_batch.read.pdf import read_pdf
-from qwen_batch.read.pdf_marks import Marks
-from qwen_batch.read.shades import table_edges
+from qwen_batch.read.tables.marks import Marks
+from qwen_batch.read.tables.shades import table_edges
 
 ROWS = [("Substance", "to air\nkg/year"), ("Ammonia", "10 000"), ("Inorganic\ncompounds", "500")]
 

@@ -12,8 +12,8 @@ import pytest
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.formats import read_other
 from qwen_batch.read.items import Content
-from qwen_batch.read.number_formats import format_value
-from qwen_batch.read.sheet_dates import day_number
+from qwen_batch.read.office.number_formats import format_value
+from qwen_batch.read.office.sheet_dates import day_number
 from qwen_batch.records import Span
 
 ACCOUNTING = '_-* #,##0.00_-;-* #,##0.00_-;_-* "-"??_-;_-@_-'
@@ -191,7 +191,7 @@ def test_what_is_wrong_with_a_sheet_is_said(tmp_path: Path, rows: str, kind: str
 
 
 def test_more_cells_than_a_document_may_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qwen_batch.read.xlsx.MAX_CELLS", 3)
+    monkeypatch.setattr("qwen_batch.read.office.xlsx.MAX_CELLS", 3)
     path = write(tmp_path / "a.xlsx", "<row>" + "<c><v>1</v></c>" * 4 + "</row>")
     with pytest.raises(DocumentError, match="more than 3 cells hold text"):
         read(path)

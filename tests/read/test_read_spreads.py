@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from qwen_batch.read.pdf_chars import Char, PageChars
-from qwen_batch.read.spreads import pages_on
+from qwen_batch.read.page.chars import Char, PageChars
+from qwen_batch.read.page.spreads import pages_on
 
 SHEET = (1200.0, 800.0)
 STORY = "The parties agree upon what the annex says"

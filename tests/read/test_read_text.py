@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read import text as text_module
 from qwen_batch.read.kinds import kind_of, sniff
-from qwen_batch.read.text import decode, read_text, split_lines
+from qwen_batch.read.text import plain as text_module
+from qwen_batch.read.text.plain import decode, read_text, split_lines
 
 CHINESE = "人人生而自由，在尊严和权利上一律平等。他们赋有理性和良心，并应以兄弟关系的精神相对待。"
 FRENCH = "Où est passée la bibliothèque ? Elle a été fermée à cause des élèves, hélas. Voilà."

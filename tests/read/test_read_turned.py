@@ -10,8 +10,8 @@ from pypdf import PdfReader, PdfWriter
 from reportlab.lib.pagesizes import letter
 from reportlab.pdfgen.canvas import Canvas
 
+from qwen_batch.read.page.turn import turned_box
 from qwen_batch.read.pdf import read_pdf
-from qwen_batch.read.pdf_turn import turned_box
 from qwen_batch.records import Page
 
 WIDTH, HEIGHT = letter

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from qwen_batch.read.page.vertical import in_columns, is_written_down
 from qwen_batch.read.pdf import read_pdf
-from qwen_batch.read.vertical import in_columns, is_written_down
 from qwen_batch.records import Line
 
 WIDTH = 600.0

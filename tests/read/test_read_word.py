@@ -10,7 +10,7 @@ import pytest
 
 from qwen_batch.read.formats import read_other
 from qwen_batch.read.items import Content
-from qwen_batch.read.list_marks import word_mark
+from qwen_batch.read.text.list_marks import word_mark
 
 docx = pytest.importorskip("docx")
 pytest.importorskip("unstructured")

@@ -1,0 +1,1 @@
+"""Pages that are pictures of text."""

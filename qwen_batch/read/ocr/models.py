@@ -1,0 +1,273 @@
+"""The PP-OCR models that rapidocr's wheel carries, run within a small, fixed amount of memory.
+
+rapidocr itself looks for lines in the page as a whole and reads six of them at once: 850 MB for a letter page, and
+half a second to import. Here the page goes through detection in bands, and lines are read one by one, at their own
+width, without padding. Detection is differentiable binarisation (Liao et al., AAAI 2020), reading is CTC (Graves et
+al., ICML 2006).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from qwen_batch.read.ocr.bands import STEP, cut_into_bands
+
+cv2.setNumThreads(1)  # there is a reading process for each core
+
+Pixels = npt.NDArray[np.uint8]  # (height, width, 3), blue, green, red
+Floats = npt.NDArray[np.float32]
+
+DETECTION_SIDE = 1280  # pixels of the longer side of the picture in which lines are looked for
+INK = 0.3  # probability from which on a pixel belongs to a line
+MIN_LINE = 0.5  # mean probability in a line's box
+MAX_LINES = 1000
+MIN_SHORT_SIDE = 3.0  # pixels of detection
+GROWTH = 1.6  # the detector finds the cores of lines: area * GROWTH / perimeter is added on each side
+TALL = 1.5  # times as high as wide: text that runs up or down
+READ_HEIGHT = 48
+MIN_READ_WIDTH = 160
+MAX_READ_WIDTH = 1920
+WIDTH_STEP = 32  # lines of like widths have memory of one size
+# Lines are squeezed by so much first. With cubic interpolation, which finds 0.1 % more words than linear one, that
+# costs none where lines that are not sure are read again: 97.17 % of the words of two court pages, a dense table and a
+# Chinese one, as without; with 0.8 97.11 %. Handwriting needs its full width.
+SQUEEZE = 0.85
+SURE = 0.95  # mean probability; a line that is read with less is read again, not squeezed
+LINES_BETWEEN = 8  # lines after which free memory is given back
+TURN_WIDTH = 192  # pixels of a line's beginning that tell whether it is upside down
+TURN_SAMPLES = 8  # lines, the longest, that decide for all of a page that run the same way
+TURN_SURE = 0.9
+
+
+class SeenLine(NamedTuple):
+    """A line as it was recognised."""
+
+    box: Floats  # (4, 2): corners, in pixels, clockwise from the top left
+    text: str
+    score: float  # mean over its characters
+
+    @property
+    def corners(self) -> list[list[float]]:
+        found: list[list[float]] = self.box.tolist()
+        return found
+
+
+def as_pixels(data: bytearray, width: int, height: int) -> Pixels:
+    """A picture of which each row follows the one before, without a copy."""
+    return np.frombuffer(data, np.uint8).reshape(height, width, 3)
+
+
+class SeenPage(NamedTuple):
+    """All lines of text in a picture, in no particular order."""
+
+    lines: list[SeenLine]
+    quarters: int  # turns clockwise, 0 to 3, after which most of the text stands upright
+
+
+def read_page(picture: Pixels) -> SeenPage:
+    """All lines of text in a picture, and which way most of them run."""
+    boxes = _find_boxes(_ink_map(picture), picture.shape[1], picture.shape[0])
+    crops = [_cut_out(picture, box) for box in boxes]
+    tall = [_is_tall(box) for box in boxes]
+    turned = [False, False]
+    for way in (False, True):
+        chosen = [number for number, is_tall in enumerate(tall) if is_tall is way]
+        if chosen and _are_upside_down([crops[number] for number in chosen]):
+            turned[way] = True
+            for number in chosen:
+                crops[number] = cv2.rotate(crops[number], cv2.ROTATE_180)
+    order = sorted(range(len(crops)), key=lambda number: _width(crops[number]), reverse=True)
+    texts: dict[int, tuple[str, float]] = {}
+    for place, number in enumerate(order):  # the widest first: the rest fits into its memory
+        if place % LINES_BETWEEN == 0:
+            _give_back()
+        texts[number] = _read(crops[number])
+    _give_back()
+    quarters = _quarters(tall, [texts[number][0] for number in range(len(boxes))], turned)
+    return SeenPage([SeenLine(box, *texts[number]) for number, box in enumerate(boxes)], quarters)
+
+
+def _quarters(tall: Sequence[bool], texts: Sequence[str], turned: Sequence[bool]) -> int:
+    """By the letters of tall and of wide lines, and by whether either are upside down."""
+    letters = sum((-1 if is_tall else 1) * len(text) for is_tall, text in zip(tall, texts, strict=True))
+    if letters >= 0:
+        return 2 if turned[False] else 0
+    return 1 if turned[True] else 3
+
+
+def _ink_map(picture: Pixels) -> Floats:
+    """For each pixel of the picture, made smaller, the probability that it lies in a line of text."""
+    height, width = picture.shape[:2]
+    scale = min(1.0, DETECTION_SIDE / max(height, width))
+    rows, columns = (max(STEP, round(side * scale / STEP) * STEP) for side in (height, width))
+    small = cv2.resize(picture, (columns, rows), interpolation=cv2.INTER_LINEAR)
+    ink = np.zeros((rows, columns), np.float32)
+    for band in cut_into_bands(small):
+        seen = _run("det", _normalised(small[band.upper : band.lower, band.left : band.right]))[0, 0]
+        kept = slice(band.start - band.upper, band.end - band.upper)
+        ink[band.start : band.end, band.left : band.right] = seen[kept]
+    return ink
+
+
+def _find_boxes(ink: Floats, width: int, height: int) -> list[Floats]:
+    """The corners of each line, in a picture of the given size."""
+    mask = cv2.dilate((ink > INK).astype(np.uint8), np.ones((2, 2), np.uint8))
+    contours = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)[0]
+    scale = np.array([width / ink.shape[1], height / ink.shape[0]], np.float32)
+    limits = np.array([width, height], np.float32)
+    boxes: list[Floats] = []
+    for contour in contours[:MAX_LINES]:
+        center, (wide, high), angle = cv2.minAreaRect(contour)
+        if min(wide, high) < MIN_SHORT_SIDE or _mean_ink(ink, cv2.boxPoints((center, (wide, high), angle))) < MIN_LINE:
+            continue
+        more = wide * high * GROWTH / (wide + high)  # both sides together
+        corners = cv2.boxPoints((center, (wide + more, high + more), angle))
+        boxes.append(np.clip(np.round(_clockwise(corners) * scale), 0, limits).astype(np.float32))
+    return [box for box in boxes if min(_sides(box)) > MIN_SHORT_SIDE]
+
+
+def _mean_ink(ink: Floats, corners: Floats) -> float:
+    """Mean probability inside a box."""
+    rows, columns = ink.shape
+    left, upper = (max(0, math.floor(low)) for low in corners.min(axis=0))
+    right, lower = (math.ceil(high) + 1 for high in corners.max(axis=0))
+    right, lower = min(right, columns), min(lower, rows)
+    mask = np.zeros((lower - upper, right - left), np.uint8)
+    cv2.fillPoly(mask, [(corners - np.array([left, upper], np.float32)).astype(np.int32)], 1)
+    return float(cv2.mean(ink[upper:lower, left:right], mask)[0])
+
+
+def _clockwise(corners: Floats) -> Floats:
+    """Corners of a rectangle in the order top left, top right, bottom right, bottom left, however it slopes."""
+    across, down = np.abs(corners[1] - corners[0])
+    if across < down:
+        corners = np.roll(corners, 1, axis=0)
+    upper, lower = sorted((corners[:2], corners[2:]), key=lambda side: float(side[:, 1].sum()))
+    upper, lower = upper[np.argsort(upper[:, 0])], lower[np.argsort(-lower[:, 0])]
+    return np.concatenate([upper, lower])
+
+
+def _sides(box: Floats) -> tuple[int, int]:
+    """Width and height of a box, in whole pixels."""
+    wide = max(np.linalg.norm(box[0] - box[1]), np.linalg.norm(box[2] - box[3]))
+    high = max(np.linalg.norm(box[0] - box[3]), np.linalg.norm(box[1] - box[2]))
+    return int(wide), int(high)
+
+
+def _is_tall(box: Floats) -> bool:
+    wide, high = _sides(box)
+    return high >= TALL * wide
+
+
+def _cut_out(picture: Pixels, box: Floats) -> Pixels:
+    """What a box holds, put level; tall boxes are turned by a quarter."""
+    wide, high = _sides(box)
+    level = np.array([[0, 0], [wide, 0], [wide, high], [0, high]], np.float32)
+    change = cv2.getPerspectiveTransform(box, level)
+    crop: Pixels = cv2.warpPerspective(
+        picture, change, (wide, high), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
+    )
+    return cv2.rotate(crop, cv2.ROTATE_90_COUNTERCLOCKWISE) if _is_tall(box) else crop
+
+
+def _are_upside_down(crops: Sequence[Pixels]) -> bool:
+    """Whether most of the longest lines say so, and are sure. One line alone may be anything."""
+    longest = sorted(crops, key=lambda crop: crop.shape[1] / crop.shape[0], reverse=True)[:TURN_SAMPLES]
+    sure = sum(float(_run("cls", _fitted(crop, _width(crop), TURN_WIDTH))[0, 1]) > TURN_SURE for crop in longest)
+    return 2 * sure > len(longest)
+
+
+def _read(crop: Pixels) -> tuple[str, float]:
+    """Text of one line, and the mean probability of its characters: squeezed, and as it is where that is not sure."""
+    squeezed = _read_at(crop, SQUEEZE)
+    return squeezed if squeezed[1] >= SURE else max(squeezed, _read_at(crop, 1.0), key=lambda found: found[1])
+
+
+def _read_at(crop: Pixels, squeeze: float) -> tuple[str, float]:
+    fitted = _fitted(crop, squeeze * _width(crop), _read_width(crop, squeeze))
+    probabilities = _run("rec", fitted)[0]  # (steps, classes)
+    best = probabilities.argmax(axis=1)
+    is_new = np.concatenate(([True], best[1:] != best[:-1])) & (best > 0)  # class 0 parts equal characters
+    if not is_new.any():
+        return "", 0.0
+    scores = probabilities[np.arange(len(best)), best]
+    return "".join(_characters()[best[is_new]]), float(scores[is_new].mean())
+
+
+def _width(crop: Pixels) -> float:
+    """Of a line, in pixels, when it is as high as the models take it."""
+    high, wide = crop.shape[:2]
+    return float(READ_HEIGHT * wide / high)
+
+
+def _read_width(crop: Pixels, squeeze: float) -> int:
+    needed = math.ceil(squeeze * _width(crop) / WIDTH_STEP) * WIDTH_STEP
+    return min(MAX_READ_WIDTH, max(MIN_READ_WIDTH, needed))
+
+
+def _fitted(crop: Pixels, wanted: float, width: int) -> Floats:
+    """A line as high as the models take it and as wide as wanted, filled up with grey to the width, or squeezed
+    into it."""
+    fitting = min(width, math.ceil(wanted))
+    made = np.zeros((1, 3, READ_HEIGHT, width), np.float32)
+    made[..., :fitting] = _normalised(cv2.resize(crop, (fitting, READ_HEIGHT), interpolation=cv2.INTER_CUBIC))
+    return made
+
+
+def _normalised(picture: Pixels) -> Floats:
+    """(1, 3, height, width), from -1 to 1."""
+    return np.ascontiguousarray(picture.transpose(2, 0, 1)[None], np.float32) / np.float32(127.5) - np.float32(1)
+
+
+def _run(name: str, values: Floats) -> Floats:
+    session = _session(name)
+    result: Floats = session.run(None, {session.get_inputs()[0].name: values})[0]
+    return result
+
+
+@functools.cache
+def _session(name: str) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # there is a reading process for each core
+    options.enable_cpu_mem_arena = False  # it would keep the memory of the largest picture
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(str(_model_file(name)), options, providers=["CPUExecutionProvider"])
+
+
+def _model_file(name: str) -> Path:
+    """rapidocr's own file for detection (det), reading (rec) or turned lines (cls); it is not imported for that."""
+    spec = importlib.util.find_spec("rapidocr")
+    folders = [Path(folder) / "models" for folder in (spec and spec.submodule_search_locations) or ()]
+    found = sorted(file for folder in folders for file in folder.glob(f"*_{name}_*.onnx"))
+    if not found:
+        raise FileNotFoundError(f"rapidocr is here without its model *_{name}_*.onnx: install the extra `ocr` anew")
+    return found[-1]
+
+
+@functools.cache
+def _characters() -> npt.NDArray[np.str_]:
+    """What the classes of the reading model stand for; the last is the space."""
+    listed = _session("rec").get_modelmeta().custom_metadata_map["character"].split("\n")
+    while listed and not listed[-1]:
+        listed.pop()
+    return np.array(["", *(line.rstrip("\r") for line in listed), " "])
+
+
+def _give_back() -> None:
+    """Let the system have the memory that is free, where the C library can do that.
+
+    It would be left in pieces that fit no other picture: 40 MB on a letter page.
+    """
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)

@@ -1,0 +1,1 @@
+"""Files of word processors, spreadsheets, slides and mail programs."""

@@ -1,0 +1,42 @@
+"""Ligatures, quotes and dashes that a font draws without saying what they are: pdfium gives their codes, as controls.
+
+Fonts of bitmaps, which TeX made for a long time, have no names; most of them follow the Cork encoding (T1 of LaTeX),
+whose first codes are told here where letters stand beside them. Other fonts number their ligatures as they like: a
+code between two letters is a letter that is lost, and marked so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from qwen_batch.read.page import pdfium
+from qwen_batch.read.page.chars import PageChars
+
+LOST = "\ufffd"
+_SMALL = "a-z\u00df-\u00ff"
+_BEFORE = rf"(?:^|(?<=[\s(\[,.;:{_SMALL}A-Z-]))"
+_AFTER = rf"(?=[\s)\],.;:{_SMALL}-]|$)"
+_IN_WORD = rf"(?:(?<=[{_SMALL}A-Z])[\x1b-\x1f]{_AFTER}|{_BEFORE}[\x1b-\x1f](?=[{_SMALL}]))"
+_QUOTE = r"(?:(?:^|(?<=[\s(]))[\x10\x12](?=\w)|(?<=[\w.,;:!?])\x11(?=[\s).,;:]|$))"
+_DASH = r"(?:(?<=[\w ])[\x15\x16](?=[\w ]))"
+_CORK = re.compile(f"{_IN_WORD}|{_QUOTE}|{_DASH}", re.MULTILINE)
+_CODES = dict(zip("\x10\x11\x12\x15\x16\x1b\x1c\x1d\x1e\x1f", "“”„–—ﬀﬁﬂﬃﬄ", strict=True))
+_LOST = re.compile(rf"(?<=[{_SMALL}])[\x03-\x08\x0b\x0c\x0e-\x1f](?=[{_SMALL}])")
+
+
+def with_ligatures(textpage: int, chars: PageChars) -> PageChars:
+    """The same characters, with letters and signs for the codes of those that their fonts do not name."""
+    letters = list(chars.text)
+    for match in _CORK.finditer(chars.text):
+        if not _has_name(textpage, chars.numbers[match.start()]):
+            letters[match.start()] = _CODES[match[0]]
+    for match in _LOST.finditer(chars.text):
+        if letters[match.start()] == match[0]:
+            letters[match.start()] = LOST
+    return dataclasses.replace(chars, text="".join(letters))
+
+
+def _has_name(textpage: int, number: int) -> bool:
+    """Whether the font of a character has a name; fonts of bitmaps have none."""
+    return bool(pdfium.FPDFText_GetFontInfo(textpage, number, None, 0, None) > 1)

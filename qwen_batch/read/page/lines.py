@@ -1,0 +1,225 @@
+"""The lines that the characters of a PDF page form, and which way they go."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import operator
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from qwen_batch.read.page import pdfium
+from qwen_batch.read.page.chars import DIVIDED, PageChars, Placement
+from qwen_batch.records import BBox, Line
+
+ASCENT, DESCENT = 0.8, 0.2  # of the font size; drawn boxes differ from letter to letter, these do not
+COLUMN_GAP_EMS = 2.0
+TOUCHING = 0.1  # points
+TALL = 2.5  # font sizes: no line of upright text is so high
+FONT_SAMPLES = 5  # of a line
+STRAIGHT = 8.0  # times as far along an axis as across it: seven degrees
+FIXED_PITCH = 1  # flag of a font (ISO 32000-1, table 123)
+MAX_SPACES = 80  # in a row
+# Fonts of one width that do not say so; TeX's never do.
+_TYPED_FONT = re.compile(rb"Courier|Mono|Consolas|Typewriter|Menlo|Inconsolata|(?:^|\+)(?:CM|SF|LM)(?:TT|Mono)", re.I)
+_INFINITE = math.inf
+_LINE = re.compile(r"([^\r\n\x02]*\x02?)[\r\n]?")
+_BLANKS = re.compile(r"\s+")
+_WORD = re.compile(r"\S+")
+
+
+class _Spot(NamedTuple):
+    """A word: its characters, its direction, and in points its place across that and its length along it."""
+
+    start: int
+    end: int
+    way: int | None  # as in direction_at
+    low: float
+    high: float
+    length: float
+
+
+def iter_lines(chars: PageChars, regions: Sequence[int] | None = None) -> Iterator[tuple[int, int]]:
+    """Start and end of each line: cut at line ends, after a dividing hyphen, and where the region (a table) changes."""
+    for match in _LINE.finditer(chars.text):
+        start, end = match.span(1)
+        if start == end:
+            continue
+        if regions is None:
+            yield start, end
+            continue
+        where: int | None = None
+        for number in range(start, end):
+            if chars.text[number].isspace():
+                continue
+            if where is not None and regions[number] != where:
+                yield start, number
+                start = number
+            where = regions[number]
+        yield start, end
+
+
+class LineMaker:
+    """Makes lines of a page's characters."""
+
+    def __init__(self, textpage: int, placement: Placement, chars: PageChars) -> None:
+        self._textpage = textpage
+        self._placement = placement
+        self._a, self._b, self._d, self._e = placement.a, placement.b, placement.d, placement.e
+        self._chars = chars
+        self._name, self._flags = ctypes.create_string_buffer(64), ctypes.c_int()
+        self._matrix, self._x, self._y = (ctypes.c_float * 6)(), ctypes.c_double(), ctypes.c_double()
+        self._page_at, self._matrix_at = pdfium.address_of(textpage), ctypes.byref(self._matrix)
+
+    def make(self, start: int, end: int) -> list[Line]:
+        """A line with its place; none when it is blank, several when pdfium took lines of two directions for one."""
+        line, tall = self._make(start, end)
+        if not tall or len(pieces := list(self._pieces(start, end))) < 2:
+            return [line] if line else []
+        return [piece for each in pieces if (piece := self._make(*each)[0])]
+
+    def _pieces(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Start and end of each run of words that go one way, beside each other."""
+        words = [self._spot(*match.span()) for match in _WORD.finditer(self._chars.text, start, end)]
+        if any(word.way == 0 and word.end - word.start > 1 and word.high - word.low > word.length for word in words):
+            return  # written from the top down
+        begin = start
+        for before, word in pairwise(words):
+            if not _are_beside(before, word):
+                yield begin, before.end
+                begin = word.start
+        yield begin, end
+
+    def _spot(self, start: int, end: int) -> _Spot:
+        """Where a word stands, seen in the direction in which it goes."""
+        chars = self._chars
+        way = direction_at(self._textpage, self._placement, chars.numbers[start])
+        x0, top, x1, bottom = (
+            min(chars.x0[start:end]),
+            min(chars.top[start:end]),
+            max(chars.x1[start:end]),
+            max(chars.bottom[start:end]),
+        )
+        low, high, length = (x0, x1, bottom - top) if way in (1, 3) else (top, bottom, x1 - x0)
+        return _Spot(start, end, way, low, high, length)
+
+    def _make(self, start: int, end: int) -> tuple[Line | None, bool]:
+        """A line, None when it is blank; and whether it is too tall for one line of upright text."""
+        chars = self._chars
+        lefts = chars.x0[start:end]
+        drawn = [number for number, left in enumerate(lefts, start) if left != _INFINITE]
+        if not drawn:
+            return None, False
+        tight = (
+            min(lefts),
+            min(chars.top[start:end]),
+            max(chars.x1[start:end]),
+            max(chars.bottom[start:end]),
+        )
+        size, upright, baseline = self._font_of(drawn)
+        code = upright and self._is_typed(drawn)
+        text = chars.text[start:end]
+        if code:
+            text, left, right = self._as_typed(start, end)
+            tight = (left, tight[1], right, tight[3])
+        elif upright:
+            text = self._spaced(start, end, size)
+        text = text.replace(DIVIDED, "-").strip()
+        even = (tight[0], baseline - ASCENT * size, tight[2], baseline + DESCENT * size)
+        tall = tight[3] - tight[1] > TALL * size
+        if not upright or not (even[1] <= tight[3] and tight[1] <= even[3]) or tall:
+            return Line(text, _rounded(tight), round(size, 2)), tall
+        return Line(text, _rounded(even), round(size, 2), code=code), False
+
+    def _is_typed(self, drawn: Sequence[int]) -> bool:
+        """Whether the letters of a line are all of one width, as far as their fonts say."""
+        step = max(1, len(drawn) // FONT_SAMPLES)
+        return all(self._has_one_width(self._chars.numbers[number]) for number in drawn[step // 2 :: step])
+
+    def _has_one_width(self, number: int) -> bool:
+        name, flags = self._name, self._flags
+        pdfium.FPDFText_GetFontInfo(self._textpage, number, name, len(name), flags)
+        return bool(flags.value & FIXED_PITCH) or _is_typed_font(name.value)
+
+    def _as_typed(self, start: int, end: int) -> tuple[str, float, float]:
+        """The text with as many spaces between words as letters would fit there, and where its first and last letter
+        begin and end, as wide as all are."""
+        text, words = self._chars.text, [match.span() for match in _WORD.finditer(self._chars.text, start, end)]
+        middles = [(self._middle(first), self._middle(after - 1)) for first, after in words]
+        steps = sum(after - first - 1 for first, after in words)
+        left, right = self._chars.x0[words[0][0]], self._chars.x1[words[-1][1] - 1]
+        pitch = sum(last - first for first, last in middles) / steps if steps else right - left
+        if pitch <= 0:
+            return text[start:end], left, right
+        parts = [text[slice(*words[0])]]
+        for (_, last), (first, _), word in zip(middles, middles[1:], words[1:], strict=False):
+            spaces = round((first - last) / pitch) - 1
+            parts += (" " * min(max(spaces, 1), MAX_SPACES), text[slice(*word)])
+        return "".join(parts), middles[0][0] - pitch / 2, middles[-1][1] + pitch / 2
+
+    def _middle(self, number: int) -> float:
+        return (self._chars.x0[number] + self._chars.x1[number]) / 2
+
+    def _spaced(self, start: int, end: int, size: float) -> str:
+        """The text; a space much wider than others stands between columns and is written as three."""
+        text, x0, x1 = self._chars.text, self._chars.x0, self._chars.x1
+        parts: list[str] = []
+        done = start
+        for match in _BLANKS.finditer(text, start, end):
+            before, after = match.start() - 1, match.end()
+            if start <= before and after < end and x0[after] - x1[before] > COLUMN_GAP_EMS * size:
+                parts += (text[done:after], "  ")
+                done = after
+        return "".join((*parts, text[done:end]))
+
+    def _font_of(self, drawn: Sequence[int]) -> tuple[float, bool, float]:
+        """The largest font size of a line in points, whether its letters stand upright, and its baseline.
+
+        The largest of a few: a word in a smaller font, or a footnote mark, must not make the line look like another.
+        """
+        step = max(1, len(drawn) // FONT_SAMPLES)
+        numbers = self._chars.numbers
+        fonts = [self._font_at(numbers[number]) for number in drawn[step // 2 :: step]]
+        size, upright, number = max(fonts, key=operator.itemgetter(0))
+        pdfium.FPDFText_GetCharOrigin(self._textpage, number, self._x, self._y)
+        return size, upright, self._placement.point(self._x.value, self._y.value)[1]
+
+    def _font_at(self, number: int) -> tuple[float, bool, int]:
+        """Size in points, whether the letter stands upright, and its number again."""
+        pdfium.FPDFText_GetMatrix(self._page_at, number, self._matrix_at)
+        a, b, c, d = self._matrix[:4]
+        size = pdfium.FPDFText_GetFontSize(self._page_at, number) * math.hypot(c, d)
+        across = self._a * a + self._b * b
+        return size, across > STRAIGHT * abs(self._d * a + self._e * b), number
+
+
+@functools.lru_cache(maxsize=256)
+def _is_typed_font(name: bytes) -> bool:
+    return _TYPED_FONT.search(name) is not None
+
+
+def direction_at(textpage: int, placement: Placement, number: int) -> int | None:
+    """Where the writing of one character goes: 0 to the right, 1 down, 2 to the left, 3 up; None: slanted."""
+    matrix = pdfium.FS_MATRIX()
+    pdfium.FPDFText_GetMatrix(pdfium.address_of(textpage), number, ctypes.byref(matrix))
+    across = placement.a * matrix.a + placement.b * matrix.b
+    down = placement.d * matrix.a + placement.e * matrix.b
+    if abs(across) > STRAIGHT * abs(down):
+        return 0 if across > 0 else 2
+    if abs(down) > STRAIGHT * abs(across):
+        return 1 if down > 0 else 3
+    return None
+
+
+def _are_beside(before: _Spot, word: _Spot) -> bool:
+    """Whether words stand in one line; slanted ones are left as they are."""
+    if before.way != word.way or word.way is None:
+        return before.way == word.way
+    return min(before.high, word.high) > max(before.low, word.low) - TOUCHING
+
+
+def _rounded(box: BBox) -> BBox:
+    return round(box[0], 2), round(box[1], 2), round(box[2], 2), round(box[3], 2)

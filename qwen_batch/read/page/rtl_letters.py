@@ -1,0 +1,17 @@
+"""Letters that run from right to left: most files have none, and need nothing of page/bidi.py."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+# No letter that runs from right to left, in common use, is outside.
+_MAY_BE_RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
+
+
+def has_rtl_letters(text: str) -> bool:
+    return any(map(is_rtl_letter, _MAY_BE_RTL.findall(text)))
+
+
+def is_rtl_letter(char: str) -> bool:
+    return unicodedata.bidirectional(char) in ("R", "AL")

@@ -1,0 +1,1 @@
+"""Tables of PDF pages, ruled and unruled, from lines and white."""

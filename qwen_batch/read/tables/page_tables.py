@@ -1,0 +1,202 @@
+"""The tables of a PDF page: within rules, between rules, or by the white between their columns."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from qwen_batch.read.page.chars import Char, PageChars
+from qwen_batch.read.page.words import Row, Word, middle_of, numbers_of, rows_of, words_of
+from qwen_batch.read.table_heads import is_data
+from qwen_batch.read.tables.columns import MIN_ROWS, find_columns
+from qwen_batch.read.tables.gutters import columns_of
+from qwen_batch.read.tables.marks import Marks
+from qwen_batch.read.tables.ruled import Grid, fill_grid, find_grids
+from qwen_batch.read.tables.shades import table_edges
+from qwen_batch.records import BBox, Table
+
+FINER = 1.5  # times the filled cells of ruled tables: an unruled one in their place is right
+FULLER = 1.2  # times the filled cells found by numbers alone: what stands between rules is right
+NAMED = 0.6  # times the same, where only what stands between rules has a whole head
+MAX_CELL_LINES = 10  # of a table whose rows are open at the sides
+MAX_FOOT = 3  # rows below a table that goes on on the next page: notes, a page number
+MIN_RULE = 20.0  # points: three as long as this may make a table without upright rules
+
+
+class PageTables(NamedTuple):
+    """The tables of a page, from the top down, and the one that may go on on the next page."""
+
+    tables: tuple[Table, ...] = ()
+    unfinished: Table | None = None
+
+
+def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), before: Table | None = None) -> PageTables:
+    """Ruled tables, and unruled ones beside them; where rules only frame or stripe them, the columns count.
+
+    `typed`: values of fields, for the cells of ruled ones. `before`: the unfinished table of the page before.
+    """
+    edges = table_edges(marks)
+    grids = find_grids(edges)
+    have_rules = sum(edge[2] - edge[0] >= MIN_RULE for edge in edges) >= 3
+    framer = _finder_within_rules(edges) if have_rules else None
+    numbers = numbers_of(page)
+    if not grids and not framer and not any(numbers) and before is None:
+        return PageTables()
+    ruled = _ruled(grids, edges, page, typed) if grids else []
+    words = words_of(page) if framer or any(numbers) or before else []
+    rows = rows_of(words)
+    framed = framer(words, [table for table in ruled if _most_lines(table) > MAX_CELL_LINES]) if framer else []
+    framed = [table for table in framed if not any(_is_part(table, other) for other in framed)]
+    unruled: list[Table] = []
+    free = find_columns(rows) if numbers.level else []
+    if numbers.level:
+        free += _within_columns(rows, [*ruled, *framed, *free])
+    for table in _better(framed, free):
+        over = [other for other in ruled if _overlap(table, other)]
+        if _num_filled(table) >= FINER * sum(map(_num_filled, over)):
+            ruled = [other for other in ruled if other not in over]
+            unruled.append(table)
+    found = [*ruled, *unruled]
+    if numbers.flush:
+        found += [table for table in _pairs(rows) if not any(_overlap(table, other) for other in found)]
+    if before is not None:
+        found = _with_rest(found, _rest(rows, before))
+    found.sort(key=_top)
+    return PageTables(tuple(found), _unfinished(found, rows))
+
+
+def _within_columns(rows: Sequence[Row], found: Sequence[Table]) -> list[Table]:
+    """Tables by their numbers that stand in a column of prose, beside what was found; names, if any, for all columns
+    but the first."""
+    tables = [table for column in columns_of(rows) for table in find_columns(column)]
+    sound = (table for table in tables if not table.header_rows or _has_names(table.rows[: table.header_rows]))
+    return [table for table in sound if not any(_overlap(table, other) for other in found)]
+
+
+def _has_names(heads: Sequence[Sequence[str]]) -> bool:
+    return not any(map(is_data, heads)) and all(heads[-1][1:])
+
+
+def _ruled(grids: Sequence[Grid], edges: Sequence[BBox], page: PageChars, typed: Sequence[Char]) -> list[Table]:
+    """The tables within rules. Where closing their sides pours much of a page into a cell, as in forms, the sides stay
+    open."""
+    heights = list(map(operator.add, page.top, page.bottom))
+    found = _filled(grids, page, typed, heights)
+    overfull = [table for table in found if _most_lines(table) > MAX_CELL_LINES]
+    if not overfull:
+        return found
+    as_drawn = _filled(find_grids(edges, close=False), page, typed, heights)
+    kept = [table for table in found if table not in overfull]
+    return kept + [table for table in as_drawn if not any(_overlap(table, other) for other in kept)]
+
+
+def _filled(grids: Sequence[Grid], page: PageChars, typed: Sequence[Char], heights: Sequence[float]) -> list[Table]:
+    made = (fill_grid(grid, [*_around(grid, page, heights), *typed]) for grid in grids)
+    return [table for table in made if table is not None]
+
+
+def _most_lines(table: Table) -> int:
+    return max(cell.count("\n") + 1 for row in table.rows for cell in row)
+
+
+def _top(table: Table) -> float:
+    return table.bbox[1] if table.bbox else 0.0
+
+
+def _unfinished(tables: Sequence[Table], rows: Sequence[Row]) -> Table | None:
+    """The last table, if no rules close it and nothing but a foot stands below."""
+    if not tables or not tables[-1].dividers or tables[-1].bbox is None:
+        return None
+    bottom = tables[-1].bbox[3]
+    return tables[-1] if sum(middle_of(row[0]) > bottom for row in rows) <= MAX_FOOT else None
+
+
+def _rest(rows: Sequence[Row], before: Table) -> Table | None:
+    """Loaded here: most files need it not."""
+    from qwen_batch.read.tables.continued import continued
+
+    return continued(rows, before)
+
+
+def _with_rest(tables: Sequence[Table], rest: Table | None) -> list[Table]:
+    """The tables of a page with the rest of one from the page before, unless it has been found as a larger one."""
+    over = [table for table in tables if rest and _overlap(table, rest)]
+    if rest is None or any(len(table.rows) > len(rest.rows) for table in over):
+        return list(tables)
+    return [*(table for table in tables if table not in over), rest]
+
+
+def _pairs(rows: Sequence[Row]) -> list[Table]:
+    """Loaded here: most files need it not."""
+    from qwen_batch.read.tables.pairs import find_pairs
+
+    return find_pairs(rows)
+
+
+def _finder_within_rules(edges: Sequence[BBox]) -> Callable[[Sequence[Word], Sequence[Table]], list[Table]] | None:
+    """What finds tables with horizontal rules only, from words and ruled tables whose cells hold too much: below a head
+    in cells, all of a table may stand in one. None where the rules make none. Loaded here: most files need it not."""
+    from qwen_batch.read.tables.booktabs import find_booktabs, find_frames
+
+    frames = find_frames(edges)
+
+    def find(words: Sequence[Word], overfull: Sequence[Table]) -> list[Table]:
+        found = find_booktabs([frame for frame in frames if not frame.is_boxed], words)
+        boxed = find_booktabs([frame for frame in frames if frame.is_boxed], words) if overfull else []
+        return found + [table for table in boxed if any(_overlap(table, other) for other in overfull)]
+
+    return find if frames else None
+
+
+def _better(framed: Sequence[Table], free: Sequence[Table]) -> list[Table]:
+    """Tables between rules and tables by their numbers alone; where both are, those between rules if they have more, or
+    alone have a name for each column."""
+    kept: list[Table] = []
+    for table in framed:
+        over = [other for other in free if _overlap(table, other) and len(other.rows) - other.header_rows >= MIN_ROWS]
+        factor = NAMED if _is_named(table) and all(_is_nameless_part(other, table) for other in over) else FULLER
+        if _num_filled(table) >= factor * sum(map(_num_filled, over)):
+            kept.append(table)
+    return [*kept, *(table for table in free if not any(_overlap(table, other) for other in kept))]
+
+
+def _is_named(table: Table) -> bool:
+    """Whether the head names all columns."""
+    heads = table.rows[: table.header_rows]
+    return bool(heads) and not all(map(is_data, heads)) and all(map(any, zip(*heads, strict=True)))
+
+
+def _is_nameless_part(table: Table, whole: Table) -> bool:
+    """Whether a table without a head has no more columns than another, and is no wider."""
+    if table.header_rows or table.bbox is None or whole.bbox is None or len(table.rows[0]) > len(whole.rows[0]):
+        return False
+    return whole.bbox[0] <= table.bbox[0] and table.bbox[2] <= whole.bbox[2]
+
+
+def _is_part(table: Table, whole: Table) -> bool:
+    return _overlap(table, whole) and _num_filled(table) < _num_filled(whole)
+
+
+def _around(grid: Grid, page: PageChars, heights: Sequence[float]) -> Sequence[Char]:
+    """From the first character at the height of a grid to the last: a page may have many small ones.
+
+    `heights`: twice the height at which each character stands.
+    """
+    top, bottom = 2 * grid.bbox[1], 2 * grid.bbox[3]
+    first = next((number for number, height in enumerate(heights) if top <= height <= bottom), None)
+    if first is None:
+        return ()
+    after = next(number for number in range(len(heights), first, -1) if top <= heights[number - 1] <= bottom)
+    return page.chars(first, after)
+
+
+def _num_filled(table: Table) -> int:
+    return sum(bool(cell) for row in table.rows for cell in row)
+
+
+def _overlap(table: Table, other: Table) -> bool:
+    if table.bbox is None or other.bbox is None:
+        return False
+    a, b = table.bbox, other.bbox
+    return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])

@@ -1,0 +1,1 @@
+"""Text files of any encoding, Markdown, CSV and HTML."""
