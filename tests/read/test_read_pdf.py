@@ -175,16 +175,21 @@ def test_pages_that_cannot_be_read_flag_the_document(tmp_path: Path) -> None:
     assert str(error).startswith("pages that cannot be read: 1, 2 (")
 
 
-def test_an_image_only_file_needs_ocr(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("installed", "advice"),
+    [(False, "install the extra `ocr` and leave input.ocr at auto"), (True, "leave input.ocr at auto")],
+)
+def test_an_image_only_file_needs_ocr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool, advice: str
+) -> None:
+    monkeypatch.setattr("qwen_batch.read.ocr.recogniser._is_installed", lambda: installed)
     canvas = Canvas(str(tmp_path / "scan.pdf"), pagesize=A4)
     add_image(canvas)
     canvas.save()
     error = error_of(tmp_path / "scan.pdf")
     assert error.error_type == "needs_ocr"
-    assert str(error) == (
-        "image-only: one page and no text that can be read; install the extra `ocr` and leave input.ocr at auto, "
-        "or recognise the text first"
-    )
+    said = f"image-only: one page and no text that can be read; {advice}, or recognise the text first"
+    assert str(error) == said
 
 
 def test_one_scanned_page_among_others(tmp_path: Path) -> None:
