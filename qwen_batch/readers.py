@@ -5,25 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from qwen_batch.clean import clean_document
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.items import CHANGED, Content, FileItem, Task, hash_file
-from qwen_batch.read.kinds import kind_of
-from qwen_batch.records import CleanDocument, CleanPage, Document, Page, Removal
+from qwen_batch.read.kinds import Kind, kind_of
+from qwen_batch.records import CleanDocument, CleanPage, Document, Removal
 
 HEAD_LINES = 2  # of a table in Markdown
-
-
-class Section(Protocol):
-    """A part of a long file."""
-
-    @property
-    def pages(self) -> tuple[Page, ...]: ...
-
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
 
 
 def read_and_clean(task: Task) -> CleanDocument:
@@ -55,9 +44,7 @@ def _read_and_clean(item: FileItem, task: Task, digest: str) -> CleanDocument:
 
         if is_long(item.path):
             return _read_long_table(item, task, digest) if kind == "csv" else _read_long_text(item, task, digest)
-    content = _read_pages(item.path, task)
-    document = _document(item, digest, content.pages, content.warnings)
-    return clean_document(replace(document, flags=content.flags), task.clean)
+    return clean_document(_document(item, digest, _read_pages(item.path, kind, task)), task.clean)
 
 
 def _read_long_text(item: FileItem, task: Task, digest: str) -> CleanDocument:
@@ -75,24 +62,34 @@ def _read_long_table(item: FileItem, task: Task, digest: str) -> CleanDocument:
 
 
 def _read_sections(
-    item: FileItem, task: Task, digest: str, sections: Iterable[Section], between: str, num_repeated: int = 0
+    item: FileItem, task: Task, digest: str, sections: Iterable[Content], between: str, num_repeated: int = 0
 ) -> CleanDocument:
     """The first lines of a section are left out where the first section has them already."""
     texts: list[str] = []
     removed: list[Removal] = []
     warnings: dict[str, None] = {}
     for section in sections:
-        done = clean_document(_document(item, digest, section.pages, section.warnings), task.clean)
+        done = clean_document(_document(item, digest, section), task.clean)
         texts += [done.text.split("\n", num_repeated)[-1] if texts else done.text] if done.text else []
         removed += done.removed
         warnings.update(dict.fromkeys(done.warnings))
-    whole = clean_document(_document(item, digest, (), tuple(warnings)), task.clean)
+    whole = clean_document(_document(item, digest, Content((), tuple(warnings))), task.clean)
     text = between.join(texts)
     return replace(whole, text=text, pages=(CleanPage(1, text),), page_starts=(0,), removed=tuple(removed))
 
 
-def _document(item: FileItem, digest: str, pages: tuple[Page, ...], warnings: tuple[str, ...]) -> Document:
-    return Document(item.doc_id, item.source, digest, pages, (), item.sampling, item.metadata, item.priority, warnings)
+def _document(item: FileItem, digest: str, content: Content) -> Document:
+    return Document(
+        item.doc_id,
+        item.source,
+        digest,
+        content.pages,
+        sampling=item.sampling,
+        metadata=item.metadata,
+        priority=item.priority,
+        warnings=content.warnings,
+        flags=content.flags,
+    )
 
 
 def _state(path: Path) -> tuple[int, int, int]:
@@ -106,20 +103,17 @@ def _refuse_if_changed(path: Path, before: tuple[int, int, int]) -> None:
         raise DocumentError(CHANGED, "changed while it was read; the next run reads it again")
 
 
-def _read_pages(path: Path, task: Task) -> Content:
+def _read_pages(path: Path, kind: Kind | None, task: Task) -> Content:
     """The parsers are loaded here and not above: only reading processes need them, and only those of their files."""
-    kind = kind_of(path)
     if kind == "pdf":
         from qwen_batch.read.pdf import read_pdf
 
         limits = task.max_pages, task.clean.tables, task.ocr_seconds, task.ocr_pictures
-        pdf = read_pdf(path, task.passwords, *limits)
-        return Content(pdf.pages, pdf.warnings, pdf.flags)
+        return read_pdf(path, task.passwords, *limits)
     if kind in ("text", "empty"):
         from qwen_batch.read.text.plain import read_text
 
-        text = read_text(path)
-        return Content(text.pages, text.warnings)
+        return read_text(path)
     if kind == "jsonl":
         raise DocumentError("unsupported", "JSON lines hold many documents: name the file as an input of `run`")
     if kind is None:

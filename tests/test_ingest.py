@@ -23,6 +23,7 @@ from qwen_batch.ingest import MAX_PASSWORD_BYTES, Ingest, extract, extract_all, 
 from qwen_batch.read.frames import Trouble
 from qwen_batch.read.inputs import iter_inputs
 from qwen_batch.read.items import FileItem, Task, hash_file
+from qwen_batch.read.kinds import Kind
 from qwen_batch.records import CleanDocument, CleanSteps, Document, Failure, Line, Message, Page, ReadSettings
 from qwen_batch.reports import extract_report, format_report
 
@@ -295,8 +296,8 @@ def test_a_file_that_changes_while_it_is_read_is_not_taken_for_the_new_one(
     task = Task(FileItem("growing.txt", path, "growing.txt"), (), 10, CleanSteps())
     read = readers._read_pages
 
-    def read_and_grow(path: Path, task: Task) -> Any:
-        pages = read(path, task)
+    def read_and_grow(path: Path, kind: Kind | None, task: Task) -> Any:
+        pages = read(path, kind, task)
         with path.open("a") as file:
             file.write(" and the second")
         return pages

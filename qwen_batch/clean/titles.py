@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from qwen_batch.clean.edges import EdgeLine
 from qwen_batch.clean.markers import clause_kind, ends_sentence, is_cjk, starts_lower
 from qwen_batch.clean.page_numbers import is_year, parse_page_number
+from qwen_batch.clean.running import WORD
 from qwen_batch.records import Line, Page
 
 BODY_BOX = 0.85  # of the left margin: what is closer to the edge stands in the margin (in the corpus at most 0.82)
@@ -30,7 +31,6 @@ RUNS_ON = 0.1  # share of page breaks over which the text goes on; prose runs ov
 FULL = 0.7  # of the longest line of a page: a line that may go on
 COUNTED = 0.6  # of the pages have a number that counts with them
 _PIECES = re.compile(r"\s{3,}")
-_WORD = re.compile(r"[^\W\d_]{2,}|[\u3400-\u9fff]")
 
 
 def without_titles(found: Sequence[EdgeLine], pages: Sequence[Page], body_size: float) -> list[EdgeLine]:
@@ -38,7 +38,7 @@ def without_titles(found: Sequence[EdgeLine], pages: Sequence[Page], body_size: 
     left = _left_margin(pages)
     groups: dict[tuple[str, str], list[EdgeLine]] = defaultdict(list)
     for line in found:
-        if line.edge != "side" and line.size >= BODY_SIZE * body_size and _WORD.search(line.text):
+        if line.edge != "side" and line.size >= BODY_SIZE * body_size and WORD.search(line.text):
             groups[line.edge, line.text].append(line)
     groups = {
         key: group
@@ -84,9 +84,7 @@ def _is_among_headings(group: Sequence[EdgeLine], kept: Sequence[Sequence[Line]]
 
 def _first_words(lines: Sequence[Line]) -> float:
     """How far down the first line that is no page number begins."""
-    tops = [
-        line.bbox[1] for line in lines if line.bbox and _WORD.search(line.text) and not parse_page_number(line.text)
-    ]
+    tops = [line.bbox[1] for line in lines if line.bbox and WORD.search(line.text) and not parse_page_number(line.text)]
     return min(tops, default=float("inf"))
 
 
@@ -116,7 +114,7 @@ def _kept_lines(pages: Sequence[Page], found: Sequence[EdgeLine]) -> list[list[L
 
 def _breaks(pages: Sequence[Sequence[Line]]) -> list[bool]:
     """For each page whether its text goes on from the page before."""
-    texts = [[line for line in lines if line.bbox and _WORD.search(line.text)] for lines in pages]
+    texts = [[line for line in lines if line.bbox and WORD.search(line.text)] for lines in pages]
     return [
         bool(index and texts[index - 1] and texts[index]) and goes_on(texts[index - 1], texts[index][0])
         for index in range(len(texts))

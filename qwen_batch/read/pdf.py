@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.items import UNREAD_PAGES
+from qwen_batch.read.items import UNREAD_PAGES, Content
 from qwen_batch.read.kinds import kind_name, sniff
 from qwen_batch.read.ocr.recogniser import MAX_SIDE, Recogniser
 from qwen_batch.read.page import pdfium
@@ -43,14 +43,6 @@ HEAD_BYTES = 4096
 PAGE_LIST = 12  # page numbers that a warning names
 
 
-class PdfContent(NamedTuple):
-    """What a PDF holds."""
-
-    pages: tuple[Page, ...]
-    warnings: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-
-
 def read_pdf(
     path: Path,
     passwords: Sequence[str] = (),
@@ -58,7 +50,7 @@ def read_pdf(
     tables: bool = True,
     ocr_seconds: float = 0.0,
     ocr_pictures: bool = False,
-) -> PdfContent:
+) -> Content:
     """Read a PDF. `passwords` are tried in turn where it is encrypted.
 
     Pages that are images are read with the extra `ocr`, where it is installed, until `ocr_seconds` are over; with
@@ -90,9 +82,9 @@ class _ReadPage(NamedTuple):
     unfinished: Table | None = None  # may go on on the next page
     may_be_read: bool = False  # by OCR: no text, but an image, or so much drawn that it may be letters
     pictures: tuple[BBox, ...] = ()  # beside its text, that may show more of it
+    partly: bool = False  # such a picture shows text that was not read
     is_cut: bool = False  # there is text beyond what is shown of it
     is_blank: bool = False  # shown as an image on which nothing is seen
-    partly: bool = False  # such a picture shows text that was not read
 
 
 def _check_kind(path: Path) -> None:
@@ -237,7 +229,7 @@ def _regions(chars: PageChars, tables: Sequence[Table]) -> list[int] | None:
     return regions
 
 
-def _judge(read: Sequence[_ReadPage], advice: str) -> PdfContent:
+def _judge(read: Sequence[_ReadPage], advice: str) -> Content:
     """Decide what a document without text is, and warn of pages that are missing from a document with text."""
     broken = [each.page.page_number for each in read if each.broken]
     causes = ", ".join(dict.fromkeys(each.broken for each in read if each.broken))
@@ -274,7 +266,7 @@ def _judge(read: Sequence[_ReadPage], advice: str) -> PdfContent:
         warnings.append(f"pages with text beyond their edges, which is not shown and left out: {_listed(cut)}")
     if broken:
         warnings.append(f"pages that could not be read: {_listed(broken)} ({causes})")
-    return PdfContent(tuple(each.page for each in read), tuple(warnings), (UNREAD_PAGES,) if broken else ())
+    return Content(tuple(each.page for each in read), tuple(warnings), (UNREAD_PAGES,) if broken else ())
 
 
 def _pages(count: int) -> str:

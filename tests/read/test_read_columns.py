@@ -24,16 +24,21 @@ ROWS = [
 LABELS = [72.0, 260.0, 330.0, 400.0]
 
 
+def draw_rows(canvas: Canvas, rows: Sequence[Sequence[str]], top: float, leading: float) -> None:
+    """The first cells flush left, the others flush right."""
+    for number, row in enumerate(rows):
+        canvas.drawString(LABELS[0], top - leading * number, row[0])
+        for place, cell in zip(LABELS[1:], row[1:], strict=True):
+            canvas.drawRightString(place + 40, top - leading * number, cell)
+
+
 @pytest.fixture
 def pdf(tmp_path: Path) -> Path:
     """A sentence, an unruled table with numbers flush right, a sentence."""
     canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
     canvas.setFont("Helvetica", 10)
     canvas.drawString(72, 700, "The table below shows what was sold in both years, by region and in thousands.")
-    for number, row in enumerate(ROWS):
-        canvas.drawString(LABELS[0], 670 - 13 * number, row[0])
-        for place, cell in zip(LABELS[1:], row[1:], strict=True):
-            canvas.drawRightString(place + 40, 670 - 13 * number, cell)
+    draw_rows(canvas, ROWS, 670, 13)
     canvas.drawString(72, 560, "What was sold in 2024 is not yet audited, and may change.")
     canvas.save()
     return tmp_path / "a.pdf"
@@ -71,10 +76,7 @@ def test_text_with_numbers_is_no_table(write_pdf: WritePdf, lines: list[str]) ->
 def test_a_head_over_several_columns_says_so(tmp_path: Path) -> None:
     canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
     canvas.drawString(262, 713, "Sold in each of these years")
-    for number, row in enumerate(ROWS):
-        canvas.drawString(LABELS[0], 700 - 13 * number, row[0])
-        for place, cell in zip(LABELS[1:], row[1:], strict=True):
-            canvas.drawRightString(place + 40, 700 - 13 * number, cell)
+    draw_rows(canvas, ROWS, 700, 13)
     canvas.save()
     (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
     assert table.rows[0] == ("", "Sold in each of these years", "", "")
@@ -112,10 +114,7 @@ def test_signs_of_currency_stand_with_their_numbers(tmp_path: Path) -> None:
 def test_a_title_may_stand_between_the_head_and_the_numbers(tmp_path: Path) -> None:
     canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
     rows = [ROWS[0], ("Sold abroad", "", "", ""), *ROWS[1:4], ("Sold at home", "", "", ""), *ROWS[5:]]
-    for number, row in enumerate(rows):
-        canvas.drawString(LABELS[0], 700 - 13 * number, row[0])
-        for place, cell in zip(LABELS[1:], row[1:], strict=True):
-            canvas.drawRightString(place + 40, 700 - 13 * number, cell)
+    draw_rows(canvas, rows, 700, 13)
     canvas.save()
     (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables
     assert (table.rows, table.header_rows) == (tuple(rows), 1)
@@ -202,10 +201,7 @@ def test_two_full_rows_below_the_names_of_their_columns_make_a_table(
 ) -> None:
     canvas = Canvas(str(tmp_path / "a.pdf"), pagesize=A4)
     canvas.drawString(72, 730, "Every fee is listed below.")
-    for number, row in enumerate(rows):
-        canvas.drawString(LABELS[0], 700 - 16 * number, row[0])
-        for place, cell in zip(LABELS[1:], row[1:], strict=True):
-            canvas.drawRightString(place + 40, 700 - 16 * number, cell)
+    draw_rows(canvas, rows, 700, 16)
     canvas.drawString(72, 600, "What stands below is text again.")
     canvas.save()
     (table,) = read_pdf(tmp_path / "a.pdf").pages[0].tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from qwen_batch.read.text.html import spanned_table
+from qwen_batch.read.text.html import span_of, spanned_table
 from qwen_batch.read.text.list_marks import as_mark
 from qwen_batch.records import Table
 
@@ -62,11 +62,7 @@ def _iter_cells(row: Any) -> Iterator[tuple[str, int, int]]:
             continue
         body = cell.find("{*}txBody")
         text = " ".join(text_lines(body)) if body is not None else ""
-        yield text, _span(cell.get("gridSpan")), _span(cell.get("rowSpan"))
-
-
-def _span(value: str | None) -> int:
-    return min(MAX_SPAN, max(1, int(value))) if value and value.isdecimal() and len(value) < 9 else 1
+        yield text, span_of(cell.get("gridSpan"), MAX_SPAN), span_of(cell.get("rowSpan"), MAX_SPAN)
 
 
 def chart_table(chart: Any) -> tuple[str, Table | None]:

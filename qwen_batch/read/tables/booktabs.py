@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 from qwen_batch.read.page.words import Row, Word, em_of, is_caption, middle_of, pieces_of, rows_of
 from qwen_batch.read.tables.columns import MAX_LEADING
-from qwen_batch.read.tables.grids import MIN_EDGE, Rule, merge_rules
+from qwen_batch.read.tables.grids import MIN_EDGE, SAME_ENDS, Rule, groups_by_ends, merge_rules
 from qwen_batch.read.tables.lines import Columns, body_rows, head_rows
 from qwen_batch.read.tables.rivers import narrowed, placed_cells, rivers
 from qwen_batch.records import BBox, Span, Table
 
-SAME_ENDS = 4.0  # points that the ends of a table's rules may differ
 TRIMMED = 11.0  # points between pieces of one rule; columns of text are further apart
 MIN_WIDTH = 60.0  # points of a table's rules
 MAX_RULES = 400  # of a page, more are a drawing
@@ -66,18 +65,9 @@ def find_frames(edges: Sequence[BBox]) -> list[Frame]:
     if len(rules) > MAX_RULES:
         return []
     sides = [edge for edge in edges if edge[3] - edge[1] > max(MIN_EDGE, edge[2] - edge[0])]
-    groups: list[list[Rule]] = []
-    for rule in sorted({*rules, *_untrimmed(rules)}):
-        if rule.end - rule.start < MIN_WIDTH:
-            continue
-        for group in groups:
-            if abs(group[0].start - rule.start) <= SAME_ENDS >= abs(group[0].end - rule.end):
-                group.append(rule)
-                break
-        else:
-            groups.append([rule])
+    wide = (rule for rule in sorted({*rules, *_untrimmed(rules)}) if rule.end - rule.start >= MIN_WIDTH)
     frames: list[Frame] = []
-    for group in groups:
+    for group in groups_by_ends(wide):
         if whole := _frame(group, rules, sides):
             parts = _open_parts(group, sides) if whole.is_boxed else ()
             frames += [whole, *filter(None, (_frame(part, rules, sides) for part in parts))]

@@ -66,18 +66,23 @@ def _groups(ordered: Sequence[Rule]) -> Iterator[list[Rule]]:
         yield group
 
 
-def close_sides(vertical: Sequence[Rule], horizontal: Sequence[Rule]) -> Iterator[Rule]:
-    """The upright rules that are missing at the sides of tables whose rows are open there: where level rules of one
-    width have rules between columns from one to the next."""
+def groups_by_ends(rules: Iterable[Rule]) -> list[list[Rule]]:
+    """Level rules that begin, and end, at the same places."""
     groups: list[list[Rule]] = []
-    for rule in sorted(horizontal):
+    for rule in rules:
         for group in groups:
             if abs(group[0].start - rule.start) <= SAME_ENDS >= abs(group[0].end - rule.end):
                 group.append(rule)
                 break
         else:
             groups.append([rule])
-    for group in groups:
+    return groups
+
+
+def close_sides(vertical: Sequence[Rule], horizontal: Sequence[Rule]) -> Iterator[Rule]:
+    """The upright rules that are missing at the sides of tables whose rows are open there: where level rules of one
+    width have rules between columns from one to the next."""
+    for group in groups_by_ends(sorted(horizontal)):
         bands = [_Band(upper, lower, _divides(vertical, upper, lower)) for upper, lower in pairwise(group)]
         divided = [number for number, band in enumerate(bands) if band.is_divided]
         for number, band in enumerate(bands):

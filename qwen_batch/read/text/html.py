@@ -195,11 +195,12 @@ def _iter_cells(tr: Any) -> Iterator[tuple[str, int, int]]:
     """(text, columns, rows) of each cell."""
     for cell in tr.iterchildren("td", "th"):
         text = _SPACE.sub(" ", "".join(_iter_shown(cell))).strip()
-        yield text, _span(cell.get("colspan")), _span(cell.get("rowspan"))
+        yield text, span_of(cell.get("colspan")), span_of(cell.get("rowspan"))
 
 
-def _span(value: str | None) -> int:
-    return min(MAX_SPAN, max(1, int(value))) if value and value.strip().isdecimal() and len(value) < 9 else 1
+def span_of(value: str | None, most: int = MAX_SPAN) -> int:
+    """How many places a cell says that it takes; 1 where it says nothing, or no number."""
+    return min(most, max(1, int(value))) if value and value.strip().isdecimal() and len(value) < 9 else 1
 
 
 def spanned_table(rows: list[list[tuple[str, int, int]]], num_heads: int = 0) -> Table | None:

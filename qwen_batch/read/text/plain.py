@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from qwen_batch.errors import DocumentError
+from qwen_batch.read.items import Content
 from qwen_batch.read.text.encodings import NO_ENCODING, SECTION_BYTES, decode, encoding_of
 from qwen_batch.records import Line, Page
 
@@ -15,20 +15,12 @@ MAX_BYTES = 200_000_000
 LONG_BYTES = 4_000_000  # from here on a file is read in sections
 
 
-@dataclass(frozen=True, slots=True)
-class TextContent:
-    """What a text file holds."""
-
-    pages: tuple[Page, ...]
-    warnings: tuple[str, ...] = ()
-
-
-def read_text(path: Path) -> TextContent:
+def read_text(path: Path) -> Content:
     """Read a text file as one page. Raises DocumentError: empty, too_large, wrong_type."""
     text, warnings = decode(read_bytes(path))
     if not text.strip():
         raise DocumentError("empty", "the file holds only white space")
-    return TextContent((Page(1, split_lines(text)),), warnings)
+    return Content((Page(1, split_lines(text)),), warnings)
 
 
 def is_long(path: Path) -> bool:
@@ -36,7 +28,7 @@ def is_long(path: Path) -> bool:
     return path.stat().st_size > LONG_BYTES
 
 
-def iter_sections(path: Path) -> Iterator[TextContent]:
+def iter_sections(path: Path) -> Iterator[Content]:
     """A long text file in sections of about SECTION_BYTES, cut at blank lines where there are some, else at line ends.
 
     Only one section is in memory at a time.
@@ -59,7 +51,7 @@ def iter_sections(path: Path) -> Iterator[TextContent]:
                 raise DocumentError("wrong_type", NO_ENCODING)
             any_text = any_text or bool(section.strip())
             if section:
-                yield TextContent((Page(1, split_lines(section)),), warnings)
+                yield Content((Page(1, split_lines(section)),), warnings)
             warnings = ()
     if not any_text:
         raise DocumentError("empty", "the file holds only white space")
