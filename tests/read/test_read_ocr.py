@@ -150,7 +150,7 @@ def test_real_recognition(tmp_path: Path, name: str, wanted: float) -> None:
 
 def drawn(text: str, size: int) -> Any:
     """A black text of one line on white, (height, width, 3)."""
-    models = pytest.importorskip("qwen_batch.read.ocr.models")
+    models = pytest.importorskip("qwen_batch.read.ocr.picture")
     picture = np.full((160, 1600, 3), 255, np.uint8)
     models.cv2.putText(picture, text, (20, 100), models.cv2.FONT_HERSHEY_SIMPLEX, size / 24, (0, 0, 0), 2)
     return picture
@@ -158,7 +158,7 @@ def drawn(text: str, size: int) -> Any:
 
 @pytest.mark.skipif(find_spec("rapidocr") is None, reason="the extra `ocr` is not installed")
 def test_lines_are_read_wherever_they_stand_and_however_they_lie() -> None:
-    models = pytest.importorskip("qwen_batch.read.ocr.models")
+    models = pytest.importorskip("qwen_batch.read.ocr.picture")
     line = drawn("The Supplier shall deliver by 31 March 2026", 28)
     white = np.full_like(line, 255)
     page = np.concatenate([white] * 4 + [line] + [white] * 4)
@@ -175,8 +175,8 @@ def test_lines_are_read_wherever_they_stand_and_however_they_lie() -> None:
 
 @pytest.mark.skipif(find_spec("rapidocr") is None, reason="the extra `ocr` is not installed")
 def test_an_empty_picture_shows_nothing_and_runs_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    models = pytest.importorskip("qwen_batch.read.ocr.models")
-    monkeypatch.setattr(models, "_run", lambda name, values: pytest.fail(f"{name} ran"))
+    models = pytest.importorskip("qwen_batch.read.ocr.picture")
+    monkeypatch.setattr(models, "run", lambda session, values: pytest.fail("a model ran"))
     assert models.read_page(np.full((2000, 1500, 3), 250, np.uint8)) == ([], 0)
 
 
@@ -186,7 +186,7 @@ def test_a_letter_page_is_read_in_bounded_memory() -> None:
     """The models in their usual way take 850 MB for it."""
     script = (
         "import re, numpy as np\n"
-        "from qwen_batch.read import ocr_models as models\n"
+        "from qwen_batch.read.ocr import picture as models\n"
         "page = np.full((2000, 1546, 3), 255, np.uint8)\n"
         "for row in range(60, 1960, 40):\n"
         "    models.cv2.putText(page, 'The quick brown fox jumps over the lazy dog again and again. ' * 2, (60, row),"
@@ -213,18 +213,34 @@ def test_a_page_with_a_frame_alone_is_blank(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.skipif(find_spec("rapidocr") is None, reason="the extra `ocr` is not installed")
 def test_a_line_is_read_again_at_its_full_width_only_where_it_is_not_sure(monkeypatch: pytest.MonkeyPatch) -> None:
-    models = pytest.importorskip("qwen_batch.read.ocr.models")
-    scores = {models.SQUEEZE: models.SURE, 1.0: 1.0}
+    reading = pytest.importorskip("qwen_batch.read.ocr.reading")
+    scores = {reading.SQUEEZE: reading.SURE, 1.0: 1.0}
     asked: list[float] = []
 
     def read_at(crop: object, squeeze: float) -> tuple[str, float]:
         asked.append(squeeze)
         return f"at {squeeze}", scores[squeeze]
 
-    monkeypatch.setattr(models, "_read_at", read_at)
-    assert models._read(drawn("a line", 28)) == (f"at {models.SQUEEZE}", models.SURE)
-    assert asked == [models.SQUEEZE]
-    scores[models.SQUEEZE] = models.SURE - 0.01
-    assert models._read(drawn("a line", 28)) == ("at 1.0", 1.0)
+    monkeypatch.setattr(reading, "_read_at", read_at)
+    assert reading.read_line(drawn("a line", 28)) == (f"at {reading.SQUEEZE}", reading.SURE)
+    assert asked == [reading.SQUEEZE]
+    scores[reading.SQUEEZE] = reading.SURE - 0.01
+    assert reading.read_line(drawn("a line", 28)) == ("at 1.0", 1.0)
     scores[1.0] = 0.2
-    assert models._read(drawn("a line", 28))[0] == f"at {models.SQUEEZE}"
+    assert reading.read_line(drawn("a line", 28))[0] == f"at {reading.SQUEEZE}"
+
+
+@pytest.mark.skipif(find_spec("rapidocr") is None, reason="the extra `ocr` is not installed")
+def test_without_its_last_layer_the_model_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = pytest.importorskip("qwen_batch.read.ocr.reading")
+    lines = [drawn(text, 28) for text in ("Clause 12.3 (b): 4,500 EUR", "a{b}~c_d", "")]
+    reading._reader.cache_clear()
+    assert reading._reader().head is not None
+    found = [reading.read_line(line) for line in lines]
+    monkeypatch.setattr(reading, "cut_off_last_layer", lambda model: None)
+    reading._reader.cache_clear()
+    assert reading._reader().head is None
+    whole = [reading.read_line(line) for line in lines]
+    reading._reader.cache_clear()
+    assert [text for text, _ in found] == [text for text, _ in whole]
+    assert [score for _, score in found] == pytest.approx([score for _, score in whole], abs=1e-3)

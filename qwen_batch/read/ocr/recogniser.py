@@ -104,7 +104,7 @@ def _moved(box: BBox, area: BBox) -> BBox:
 
 def recognise(page: PdfPage, area: BBox | None = None) -> Recognised:
     """What the picture of a pdfium page says; of an area, with places in it."""
-    from qwen_batch.read.ocr.models import as_pixels, read_page  # loads what only pages that are images need
+    from qwen_batch.read.ocr.picture import as_pixels, read_page  # loads what only pages that are images need
 
     scale = min(DPI / 72, MAX_SIDE / max(*page.size, 1.0))
     picture = page.render(scale)

@@ -1,32 +1,25 @@
-"""The PP-OCR models that rapidocr's wheel carries, run within a small, fixed amount of memory.
+"""All lines of text in a picture, found and read within a small, fixed amount of memory.
 
 rapidocr itself looks for lines in the page as a whole and reads six of them at once: 850 MB for a letter page, and
-half a second to import. Here the page goes through detection in bands, and lines are read one by one, at their own
-width, without padding. Detection is differentiable binarisation (Liao et al., AAAI 2020), reading is CTC (Graves et
-al., ICML 2006).
+half a second to import. Here the page goes through detection in bands, and lines are read one by one. Detection is
+differentiable binarisation (Liao et al., AAAI 2020).
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
-import importlib.util
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cv2
 import numpy as np
-import numpy.typing as npt
-import onnxruntime
 
 from qwen_batch.read.ocr.bands import STEP, cut_into_bands
+from qwen_batch.read.ocr.reading import are_upside_down, line_width, read_line
+from qwen_batch.read.ocr.sessions import Floats, Pixels, model, normalised, run
 
 cv2.setNumThreads(1)  # there is a reading process for each core
-
-Pixels = npt.NDArray[np.uint8]  # (height, width, 3), blue, green, red
-Floats = npt.NDArray[np.float32]
 
 DETECTION_SIDE = 1280  # pixels of the longer side of the picture in which lines are looked for
 INK = 0.3  # probability from which on a pixel belongs to a line
@@ -35,19 +28,7 @@ MAX_LINES = 1000
 MIN_SHORT_SIDE = 3.0  # pixels of detection
 GROWTH = 1.6  # the detector finds the cores of lines: area * GROWTH / perimeter is added on each side
 TALL = 1.5  # times as high as wide: text that runs up or down
-READ_HEIGHT = 48
-MIN_READ_WIDTH = 160
-MAX_READ_WIDTH = 1920
-WIDTH_STEP = 32  # lines of like widths have memory of one size
-# Lines are squeezed by so much first. With cubic interpolation, which finds 0.1 % more words than linear one, that
-# costs none where lines that are not sure are read again: 97.17 % of the words of two court pages, a dense table and a
-# Chinese one, as without; with 0.8 97.11 %. Handwriting needs its full width.
-SQUEEZE = 0.85
-SURE = 0.95  # mean probability; a line that is read with less is read again, not squeezed
-LINES_BETWEEN = 8  # lines after which free memory is given back
-TURN_WIDTH = 192  # pixels of a line's beginning that tell whether it is upside down
-TURN_SAMPLES = 8  # lines, the longest, that decide for all of a page that run the same way
-TURN_SURE = 0.9
+BANDS_BETWEEN, LINES_BETWEEN = 3, 32  # after which free memory is given back
 
 
 class SeenLine(NamedTuple):
@@ -83,16 +64,16 @@ def read_page(picture: Pixels) -> SeenPage:
     turned = [False, False]
     for way in (False, True):
         chosen = [number for number, is_tall in enumerate(tall) if is_tall is way]
-        if chosen and _are_upside_down([crops[number] for number in chosen]):
+        if chosen and are_upside_down([crops[number] for number in chosen]):
             turned[way] = True
             for number in chosen:
                 crops[number] = cv2.rotate(crops[number], cv2.ROTATE_180)
-    order = sorted(range(len(crops)), key=lambda number: _width(crops[number]), reverse=True)
+    order = sorted(range(len(crops)), key=lambda number: line_width(crops[number]), reverse=True)
     texts: dict[int, tuple[str, float]] = {}
     for place, number in enumerate(order):  # the widest first: the rest fits into its memory
         if place % LINES_BETWEEN == 0:
             _give_back()
-        texts[number] = _read(crops[number])
+        texts[number] = read_line(crops[number])
     _give_back()
     quarters = _quarters(tall, [texts[number][0] for number in range(len(boxes))], turned)
     return SeenPage([SeenLine(box, *texts[number]) for number, box in enumerate(boxes)], quarters)
@@ -113,8 +94,10 @@ def _ink_map(picture: Pixels) -> Floats:
     rows, columns = (max(STEP, round(side * scale / STEP) * STEP) for side in (height, width))
     small = cv2.resize(picture, (columns, rows), interpolation=cv2.INTER_LINEAR)
     ink = np.zeros((rows, columns), np.float32)
-    for band in cut_into_bands(small):
-        seen = _run("det", _normalised(small[band.upper : band.lower, band.left : band.right]))[0, 0]
+    for number, band in enumerate(cut_into_bands(small)):
+        if number % BANDS_BETWEEN == 0:
+            _give_back()
+        seen = run(model("det"), normalised(small[band.upper : band.lower, band.left : band.right]))[0, 0]
         kept = slice(band.start - band.upper, band.end - band.upper)
         ink[band.start : band.end, band.left : band.right] = seen[kept]
     return ink
@@ -179,89 +162,6 @@ def _cut_out(picture: Pixels, box: Floats) -> Pixels:
         picture, change, (wide, high), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
     )
     return cv2.rotate(crop, cv2.ROTATE_90_COUNTERCLOCKWISE) if _is_tall(box) else crop
-
-
-def _are_upside_down(crops: Sequence[Pixels]) -> bool:
-    """Whether most of the longest lines say so, and are sure. One line alone may be anything."""
-    longest = sorted(crops, key=lambda crop: crop.shape[1] / crop.shape[0], reverse=True)[:TURN_SAMPLES]
-    sure = sum(float(_run("cls", _fitted(crop, _width(crop), TURN_WIDTH))[0, 1]) > TURN_SURE for crop in longest)
-    return 2 * sure > len(longest)
-
-
-def _read(crop: Pixels) -> tuple[str, float]:
-    """Text of one line, and the mean probability of its characters: squeezed, and as it is where that is not sure."""
-    squeezed = _read_at(crop, SQUEEZE)
-    return squeezed if squeezed[1] >= SURE else max(squeezed, _read_at(crop, 1.0), key=lambda found: found[1])
-
-
-def _read_at(crop: Pixels, squeeze: float) -> tuple[str, float]:
-    fitted = _fitted(crop, squeeze * _width(crop), _read_width(crop, squeeze))
-    probabilities = _run("rec", fitted)[0]  # (steps, classes)
-    best = probabilities.argmax(axis=1)
-    is_new = np.concatenate(([True], best[1:] != best[:-1])) & (best > 0)  # class 0 parts equal characters
-    if not is_new.any():
-        return "", 0.0
-    scores = probabilities[np.arange(len(best)), best]
-    return "".join(_characters()[best[is_new]]), float(scores[is_new].mean())
-
-
-def _width(crop: Pixels) -> float:
-    """Of a line, in pixels, when it is as high as the models take it."""
-    high, wide = crop.shape[:2]
-    return float(READ_HEIGHT * wide / high)
-
-
-def _read_width(crop: Pixels, squeeze: float) -> int:
-    needed = math.ceil(squeeze * _width(crop) / WIDTH_STEP) * WIDTH_STEP
-    return min(MAX_READ_WIDTH, max(MIN_READ_WIDTH, needed))
-
-
-def _fitted(crop: Pixels, wanted: float, width: int) -> Floats:
-    """A line as high as the models take it and as wide as wanted, filled up with grey to the width, or squeezed
-    into it."""
-    fitting = min(width, math.ceil(wanted))
-    made = np.zeros((1, 3, READ_HEIGHT, width), np.float32)
-    made[..., :fitting] = _normalised(cv2.resize(crop, (fitting, READ_HEIGHT), interpolation=cv2.INTER_CUBIC))
-    return made
-
-
-def _normalised(picture: Pixels) -> Floats:
-    """(1, 3, height, width), from -1 to 1."""
-    return np.ascontiguousarray(picture.transpose(2, 0, 1)[None], np.float32) / np.float32(127.5) - np.float32(1)
-
-
-def _run(name: str, values: Floats) -> Floats:
-    session = _session(name)
-    result: Floats = session.run(None, {session.get_inputs()[0].name: values})[0]
-    return result
-
-
-@functools.cache
-def _session(name: str) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # there is a reading process for each core
-    options.enable_cpu_mem_arena = False  # it would keep the memory of the largest picture
-    options.log_severity_level = 4
-    return onnxruntime.InferenceSession(str(_model_file(name)), options, providers=["CPUExecutionProvider"])
-
-
-def _model_file(name: str) -> Path:
-    """rapidocr's own file for detection (det), reading (rec) or turned lines (cls); it is not imported for that."""
-    spec = importlib.util.find_spec("rapidocr")
-    folders = [Path(folder) / "models" for folder in (spec and spec.submodule_search_locations) or ()]
-    found = sorted(file for folder in folders for file in folder.glob(f"*_{name}_*.onnx"))
-    if not found:
-        raise FileNotFoundError(f"rapidocr is here without its model *_{name}_*.onnx: install the extra `ocr` anew")
-    return found[-1]
-
-
-@functools.cache
-def _characters() -> npt.NDArray[np.str_]:
-    """What the classes of the reading model stand for; the last is the space."""
-    listed = _session("rec").get_modelmeta().custom_metadata_map["character"].split("\n")
-    while listed and not listed[-1]:
-        listed.pop()
-    return np.array(["", *(line.rstrip("\r") for line in listed), " "])
 
 
 def _give_back() -> None:
