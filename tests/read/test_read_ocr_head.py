@@ -1,14 +1,18 @@
-"""The last layer of a recognition model, cut off its file and run apart."""
+"""A recognition model, taken apart: its last layer runs by itself, its large products in integers."""
 
 from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qwen_batch.read.ocr.head import CLEAR, Head
-from qwen_batch.read.ocr.onnx_file import cut_off_last_layer
+from qwen_batch.read.ocr import int8
+from qwen_batch.read.ocr.head import CLEAR, Head, cut_off_last_layer
+from qwen_batch.read.ocr.onnx_file import Floats, Model
 
 CHARACTERS = ["", "a", "é", "，", "口", "行", " "]
 FLOAT, OPSET = 1, 13
@@ -55,7 +59,7 @@ def node(kind: str, *names: str) -> bytes:
     return field(1, b"".join([*named, field(4, kind.encode())]))
 
 
-def tensor(name: str, values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> bytes:
+def tensor(name: str, values: Floats) -> bytes:
     dims = b"".join(field(1, size) for size in values.shape)
     return field(5, dims + field(2, FLOAT) + field(8, name.encode()) + field(9, values.tobytes()))
 
@@ -82,12 +86,15 @@ LAYER = [node("MatMul", "features", "w", "p"), node("Identity", "p", "q"), node(
 def test_what_is_cut_off_and_what_is_left_make_the_whole() -> None:
     runtime = pytest.importorskip("onnxruntime")
     whole = model(*LAYER, node("Softmax", "s", "y"))
-    cut = cut_off_last_layer(whole)
+    content = Model(whole)
+    cut = cut_off_last_layer(content)
     assert cut is not None
+    body = content.rebuilt(cut.nodes, [cut.features])
+    assert WEIGHTS.tobytes() not in body
     assert (cut.weights == WEIGHTS).all()
     assert (cut.bias == BIAS).all()
     x = np.array([[[1, -2, 3], [0.5, 0, -1]]], np.float32)
-    wanted, features = (runtime.InferenceSession(file).run(None, {"x": x})[0] for file in (whole, cut.body))
+    wanted, features = (runtime.InferenceSession(file).run(None, {"x": x})[0] for file in (whole, body))
     assert (features == np.maximum(x, 0)).all()
     logits = np.exp(features @ cut.weights + cut.bias)
     assert logits / logits.sum(axis=-1, keepdims=True) == pytest.approx(wanted, rel=1e-5)
@@ -104,4 +111,79 @@ def test_what_is_cut_off_and_what_is_left_make_the_whole() -> None:
     ids=["no softmax", "no sum", "no layer", "bias is made"],
 )
 def test_a_model_that_ends_otherwise_is_left_whole(other: bytes) -> None:
-    assert cut_off_last_layer(other) is None
+    assert cut_off_last_layer(Model(other)) is None
+
+
+def run(file: bytes, x: Floats) -> Floats:
+    session = pytest.importorskip("onnxruntime").InferenceSession(file)
+    found: Floats = session.run(None, {"x": x})[0]
+    return found
+
+
+def products(random: np.random.Generator, size: int) -> bytes:
+    """x (1, size, 1, 5) by two matrices, each with a bias, and what the first makes is added to what the second does."""
+    tensors = [tensor(f"w{n}", random.normal(0, 0.1, (size, size, 1, 1)).astype(np.float32)) for n in (1, 2)]
+    tensors += [tensor(f"b{n}", random.normal(size=(1, size, 1, 1)).astype(np.float32)) for n in (1, 2)]
+    nodes = [
+        node("Identity", "b1", "b"),
+        node("Conv", "x", "w1", "p"),
+        node("Add", "p", "b", "q"),
+        node("Relu", "q", "r"),
+    ]
+    nodes += [node("Conv", "r", "w2", "s"), node("Add", "s", "b2", "t"), node("Add", "t", "r", "y")]
+    parts = [*nodes, field(2, b"graph"), *tensors, value(11, "x", 1, size, 1, 5), value(12, "y", 1, size, 1, 5)]
+    return field(1, 8) + field(7, b"".join(parts)) + field(8, field(1, b"") + field(2, OPSET))
+
+
+def test_large_products_run_in_integers(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    file = products(random, int8.MIN_CHANNELS)
+    x = random.normal(size=(1, int8.MIN_CHANNELS, 1, 5)).astype(np.float32)
+    model = Model(file)
+    assert [(product.name, product.bias.shape) for product in int8.find_products(model)] == [
+        ("w1", (int8.MIN_CHANNELS,)),
+        ("w2", (int8.MIN_CHANNELS,)),
+    ]
+    monkeypatch.setattr(
+        int8, "RANGES", {"w1": int8.Ranges((-4, 4), (-7, 7)), "w2": int8.Ranges((0, 7), (-11, 11)), "other": None}
+    )
+    nodes, tensors = int8.quantised(model, model.nodes)
+    assert sorted(node.kind for node in nodes if "Linear" in node.kind) == sorted(
+        ["QuantizeLinear", "QLinearConv", "DequantizeLinear"] * 2
+    )
+    wanted, found = run(file, x), run(model.rebuilt(nodes, [model.output], tensors), x)
+    assert np.abs(found - wanted).max() < 0.03 * np.abs(wanted).max()
+    assert (found != wanted).any()
+
+
+def test_small_products_and_those_without_a_bias_stay() -> None:
+    assert not list(int8.find_products(Model(products(np.random.default_rng(0), 96))))
+    file = products(np.random.default_rng(0), int8.MIN_CHANNELS)
+    assert not list(int8.find_products(Model(file.replace(b"Add", b"Sub"))))
+
+
+def test_ranges_are_for_one_file_and_one_kind_of_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size, known in (
+        (int8.FILE, int8.FILE_BYTES, True),
+        (int8.FILE, int8.FILE_BYTES + 1, False),
+        ("PP-OCRv7_rec_small.onnx", int8.FILE_BYTES, False),
+    ):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(size)
+        assert int8.is_known(tmp_path / name) is known
+    for flags, fast in (("fma avx2 avx512_vnni", True), ("avx_vnni", True), ("fma avx2 avx512f", False)):
+        monkeypatch.setattr(Path, "read_text", lambda self, encoding, flags=flags: f"flags : {flags}\n")
+        assert int8.is_fast() is fast
+    monkeypatch.undo()
+    monkeypatch.setattr(int8, "CPU_INFO", tmp_path / "none")
+    assert not int8.is_fast()
+
+
+@pytest.mark.skipif(find_spec("rapidocr") is None, reason="the extra `ocr` is not installed")
+def test_the_ranges_belong_to_the_model_that_is_installed() -> None:
+    sessions = pytest.importorskip("qwen_batch.read.ocr.sessions")
+    file = sessions.model_file("rec")
+    if not int8.is_known(file):
+        pytest.skip("another release of rapidocr")
+    names = {product.name for product in int8.find_products(Model(file.read_bytes()))}
+    assert names == int8.RANGES.keys()

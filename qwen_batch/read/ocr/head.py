@@ -7,17 +7,50 @@ those that are no ideographs, and at all of them only at steps where none of the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float32]
+from qwen_batch.read.ocr.onnx_file import Floats, Model, Node
+
 Integers = npt.NDArray[np.int64]
 
 # A logit from which on a character is taken without a look at the ideographs. Of 136,000 steps of Latin and Chinese
 # pages 12 % have less; beside an ideograph that was right none of the others had more than 17.8.
 CLEAR = 20.0
 IDEOGRAPHS = ((0x3400, 0x9FFF), (0xAC00, 0xD7A3), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))  # Hangul syllables are some
+
+
+LAST_LAYER = ("Softmax", "Add", "MatMul")  # from the end
+
+
+class CutModel(NamedTuple):
+    """A model that ends with softmax(features @ weights + bias), cut before that."""
+
+    nodes: list[Node]
+    features: str  # the output of the last node, (1, steps, features)
+    weights: Floats  # (features, classes)
+    bias: Floats  # (classes,)
+
+
+def cut_off_last_layer(model: Model) -> CutModel | None:
+    """None: the model ends with something else."""
+    makers = {name: node for node in model.nodes for name in node.outputs}
+    layer: list[Node] = []
+    output = model.output
+    for kind in LAST_LAYER:
+        while (node := makers.get(output)) and node.kind in ("Identity", kind):
+            layer.append(node)
+            output = node.inputs[0]
+            if node.kind == kind:
+                break
+        else:
+            return None
+    bias, weights = (model.tensor(node.inputs[1]) for node in layer if node.kind in ("Add", "MatMul"))
+    if weights is None or bias is None:
+        return None
+    return CutModel([node for node in model.nodes if node not in layer], output, weights.copy(), bias.copy())
 
 
 class Head:

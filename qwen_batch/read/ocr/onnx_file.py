@@ -1,4 +1,4 @@
-"""Cuts the last layer off an ONNX model.
+"""Models in ONNX files, taken apart and put together otherwise.
 
 Such a file is a protocol buffer (https://protobuf.dev/programming-guides/encoding), its fields are listed in onnx.proto
 (https://github.com/onnx/onnx). The package `onnx` would take longer to load than a page to read.
@@ -7,32 +7,27 @@ Such a file is a protocol buffer (https://protobuf.dev/programming-guides/encodi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
+Bytes = bytes | memoryview
+Tensors = dict[str, npt.NDArray[Any]]
 
 GRAPH = 7  # of ModelProto
-NODE, INITIALIZER, OUTPUT = 1, 5, 12  # of GraphProto
-NODE_INPUT, NODE_OUTPUT, NODE_TYPE = 1, 2, 4
-TENSOR_DIMS, TENSOR_NAME, TENSOR_DATA = 1, 8, 9
+NODE, INITIALIZER, OUTPUT, VALUE_INFO = 1, 5, 12, 13  # of GraphProto
+NODE_INPUT, NODE_OUTPUT, NODE_TYPE, NODE_ATTRIBUTE = 1, 2, 4, 5
+TENSOR_DIMS, TENSOR_TYPE, TENSOR_NAME, TENSOR_DATA = 1, 2, 8, 9
+TENSOR_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6}
 VALUE_NAME = 1
 VARINT, EIGHT_BYTES, LENGTH_DELIMITED, FOUR_BYTES = 0, 1, 2, 5  # types on the wire
 
-LAST_LAYER = ("Softmax", "Add", "MatMul")  # from the end
-
-
-class CutModel(NamedTuple):
-    """A model that ends with softmax(features @ weights + bias), cut before that."""
-
-    body: bytes  # an ONNX model; its only output is the features
-    weights: Floats  # (features, classes)
-    bias: Floats  # (classes,)
-
 
 class Field(NamedTuple):
+    """Of a message."""
+
     number: int
     value: memoryview
     whole: memoryview  # with number, type and length
@@ -41,64 +36,73 @@ class Field(NamedTuple):
 class Node(NamedTuple):
     """A step of a graph."""
 
-    field: Field
     kind: str
-    inputs: list[str]
-    outputs: list[str]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: tuple[Bytes, ...] = ()  # as they stand in the file
 
 
-def cut_off_last_layer(model: bytes) -> CutModel | None:
-    """None: the model ends with something else."""
-    fields = list(_fields(memoryview(model)))
-    graph = list(_fields(next(field.value for field in fields if field.number == GRAPH)))
-    output = next(field for field in graph if field.number == OUTPUT)
-    layer = _last_layer([field for field in graph if field.number == NODE], _texts(output, VALUE_NAME)[0])
-    if not layer:
-        return None
-    features, weights = layer[-1].inputs
-    bias = next(node.inputs[1] for node in layer if node.kind == "Add")
-    tensors = {name: field for field in graph if field.number == INITIALIZER for name in _texts(field, TENSOR_NAME)}
-    if weights not in tensors or bias not in tensors:
-        return None
-    gone = {id(field) for field in (output, tensors[weights], tensors[bias], *(node.field for node in layer))}
-    kept = [field.whole for field in graph if id(field) not in gone]
-    named = _packed(OUTPUT, *_packed(VALUE_NAME, features.encode()))
-    rest = [field.whole for field in fields if field.number != GRAPH]
-    body = b"".join([*rest, *_packed(GRAPH, *kept, *named)])
-    return CutModel(body, _tensor(tensors[weights]), _tensor(tensors[bias]))
+class Model:
+    """What an ONNX file says."""
+
+    def __init__(self, data: bytes) -> None:
+        fields = list(_fields(memoryview(data)))
+        graph = list(_fields(next(field.value for field in fields if field.number == GRAPH)))
+        self.nodes = [_node(field.value) for field in graph if field.number == NODE]  # each after what it needs
+        self.output = next(_texts(field.value, VALUE_NAME)[0] for field in graph if field.number == OUTPUT)
+        self._tensors = {_texts(f.value, TENSOR_NAME)[0]: f for f in graph if f.number == INITIALIZER}
+        self._others = [f.whole for f in graph if f.number not in (NODE, INITIALIZER, OUTPUT, VALUE_INFO)]
+        self._around = [field.whole for field in fields if field.number != GRAPH]
+
+    def tensor(self, name: str) -> Floats | None:
+        """A constant of 32-bit floating-point numbers, as it lies in the file; None: there is no such one."""
+        if name not in self._tensors:
+            return None
+        fields = list(_fields(self._tensors[name].value))
+        dims = [value for field in fields if field.number == TENSOR_DIMS for value in _varints(field.value)]
+        values = next((field.value for field in fields if field.number == TENSOR_DATA), b"")
+        return np.frombuffer(values, np.float32).reshape(dims)
+
+    def rebuilt(self, nodes: Sequence[Node], outputs: Sequence[str], tensors: Tensors | None = None) -> bytes:
+        """A file with other nodes, in whatever order, other outputs, further constants, and those of the old ones that
+        are used."""
+        used = {name for node in nodes for name in node.inputs}
+        graph: list[Bytes] = [*self._others, *(field.whole for name, field in self._tensors.items() if name in used)]
+        for node in nodes:
+            graph += _packed(NODE, *_node_fields(node))
+        for name, values in (tensors or {}).items():
+            graph += _packed(INITIALIZER, *_tensor_fields(name, values))
+        for name in outputs:
+            graph += _packed(OUTPUT, *_packed(VALUE_NAME, name.encode()))
+        return b"".join([*self._around, *_packed(GRAPH, *graph)])
 
 
-def _last_layer(nodes: Sequence[Field], output: str) -> list[Node]:
-    """What makes an output, from the end to the product of features and weights; empty: it is made otherwise."""
-    layer: list[Node] = []
-    wanted = list(LAST_LAYER)
-    for node in map(_node, reversed(nodes)):  # each comes after what it needs
-        if output not in node.outputs:
-            continue
-        if node.kind not in ("Identity", wanted[0]):
-            break
-        layer.append(node)
-        output = node.inputs[0]
-        if node.kind == wanted[0] and len(wanted) == 1:
-            return layer
-        wanted = wanted[node.kind == wanted[0] :]
-    return []
+def _node(data: memoryview) -> Node:
+    found: dict[int, list[memoryview]] = {NODE_INPUT: [], NODE_OUTPUT: [], NODE_TYPE: [], NODE_ATTRIBUTE: []}
+    for field in _fields(data):
+        if field.number in found:
+            found[field.number].append(field.whole if field.number == NODE_ATTRIBUTE else field.value)
+    inputs, outputs = (tuple(str(name, "utf-8") for name in found[number]) for number in (NODE_INPUT, NODE_OUTPUT))
+    return Node(str(found[NODE_TYPE][0], "utf-8"), inputs, outputs, tuple(found[NODE_ATTRIBUTE]))
 
 
-def _node(field: Field) -> Node:
-    kind = "".join(_texts(field, NODE_TYPE))
-    return Node(field, kind, _texts(field, NODE_INPUT), _texts(field, NODE_OUTPUT))
+def _node_fields(node: Node) -> Iterator[Bytes]:
+    for number, names in ((NODE_INPUT, node.inputs), (NODE_OUTPUT, node.outputs), (NODE_TYPE, (node.kind,))):
+        for name in names:
+            yield from _packed(number, name.encode())
+    yield from node.attributes
 
 
-def _tensor(field: Field) -> Floats:
-    inner = list(_fields(field.value))
-    dims = [value for part in inner if part.number == TENSOR_DIMS for value in _varints(part.value)]
-    values = next(part.value for part in inner if part.number == TENSOR_DATA)
-    return np.frombuffer(values, np.float32).reshape(dims).copy()  # lets the file go
+def _tensor_fields(name: str, values: npt.NDArray[Any]) -> Iterator[Bytes]:
+    for size in values.shape:
+        yield _as_varint(TENSOR_DIMS << 3) + _as_varint(size)
+    yield _as_varint(TENSOR_TYPE << 3) + _as_varint(TENSOR_TYPES[values.dtype.name])
+    yield from _packed(TENSOR_NAME, name.encode())
+    yield from _packed(TENSOR_DATA, values.tobytes())
 
 
-def _texts(field: Field, number: int) -> list[str]:
-    return [str(part.value, "utf-8") for part in _fields(field.value) if part.number == number]
+def _texts(data: memoryview, number: int) -> list[str]:
+    return [str(field.value, "utf-8") for field in _fields(data) if field.number == number]
 
 
 def _fields(data: memoryview) -> Iterator[Field]:
@@ -137,7 +141,7 @@ def _varint(data: memoryview, place: int) -> tuple[int, int]:
             return value, place
 
 
-def _packed(number: int, *values: bytes | memoryview) -> list[bytes | memoryview]:
+def _packed(number: int, *values: Bytes) -> list[Bytes]:
     """The parts of a field that has a length."""
     return [_as_varint(number << 3 | LENGTH_DELIMITED), _as_varint(sum(map(len, values))), *values]
 

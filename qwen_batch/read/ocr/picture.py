@@ -58,8 +58,8 @@ class SeenPage(NamedTuple):
 
 def read_page(picture: Pixels) -> SeenPage:
     """All lines of text in a picture, and which way most of them run."""
-    boxes = _find_boxes(_ink_map(picture), picture.shape[1], picture.shape[0])
-    crops = [_cut_out(picture, box) for box in boxes]
+    boxes = find_boxes(picture)
+    crops = [cut_out(picture, box) for box in boxes]
     tall = [_is_tall(box) for box in boxes]
     turned = [False, False]
     for way in (False, True):
@@ -103,8 +103,10 @@ def _ink_map(picture: Pixels) -> Floats:
     return ink
 
 
-def _find_boxes(ink: Floats, width: int, height: int) -> list[Floats]:
-    """The corners of each line, in a picture of the given size."""
+def find_boxes(picture: Pixels) -> list[Floats]:
+    """The corners of each line, (4, 2), in pixels, clockwise from the top left."""
+    height, width = picture.shape[:2]
+    ink = _ink_map(picture)
     mask = cv2.dilate((ink > INK).astype(np.uint8), np.ones((2, 2), np.uint8))
     contours = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)[0]
     scale = np.array([width / ink.shape[1], height / ink.shape[0]], np.float32)
@@ -153,7 +155,7 @@ def _is_tall(box: Floats) -> bool:
     return high >= TALL * wide
 
 
-def _cut_out(picture: Pixels, box: Floats) -> Pixels:
+def cut_out(picture: Pixels, box: Floats) -> Pixels:
     """What a box holds, put level; tall boxes are turned by a quarter."""
     wide, high = _sides(box)
     level = np.array([[0, 0], [wide, 0], [wide, high], [0, high]], np.float32)

@@ -14,8 +14,9 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from qwen_batch.read.ocr.head import Head
-from qwen_batch.read.ocr.onnx_file import cut_off_last_layer
+from qwen_batch.read.ocr import int8
+from qwen_batch.read.ocr.head import Head, cut_off_last_layer
+from qwen_batch.read.ocr.onnx_file import Model, Tensors
 from qwen_batch.read.ocr.sessions import Floats, Pixels, model, model_file, normalised, open_model, run
 
 HEIGHT = 48
@@ -47,13 +48,13 @@ def are_upside_down(crops: Sequence[Pixels]) -> bool:
 
 def read_line(crop: Pixels) -> tuple[str, float]:
     """Text of one line, and the mean probability of its characters: squeezed, and as it is where that is not sure."""
-    squeezed = _read_at(crop, SQUEEZE)
-    return squeezed if squeezed[1] >= SURE else max(squeezed, _read_at(crop, 1.0), key=lambda found: found[1])
+    first = _read_at(crop, SQUEEZE)
+    return first if first[1] >= SURE else max(first, _read_at(crop, 1.0), key=lambda found: found[1])
 
 
 def _read_at(crop: Pixels, squeeze: float) -> tuple[str, float]:
     session, head, characters = _reader()
-    seen = run(session, _fitted(crop, squeeze * line_width(crop), _read_width(crop, squeeze)))[0]
+    seen = run(session, squeezed(crop, squeeze))[0]
     classes, scores = head.best(seen) if head else (seen.argmax(axis=1), seen.max(axis=1))
     is_new = np.concatenate(([True], classes[1:] != classes[:-1])) & (classes > 0)  # class 0 parts equal characters
     if not is_new.any():
@@ -61,9 +62,10 @@ def _read_at(crop: Pixels, squeeze: float) -> tuple[str, float]:
     return "".join(characters[classes[is_new]]), float(scores[is_new].mean())
 
 
-def _read_width(crop: Pixels, squeeze: float) -> int:
-    needed = math.ceil(squeeze * line_width(crop) / WIDTH_STEP) * WIDTH_STEP
-    return min(MAX_WIDTH, max(MIN_WIDTH, needed))
+def squeezed(crop: Pixels, squeeze: float) -> Floats:
+    """A line as the model for reading takes it, at so much of its width: (1, 3, HEIGHT, width)."""
+    wanted = squeeze * line_width(crop)
+    return _fitted(crop, wanted, min(MAX_WIDTH, max(MIN_WIDTH, math.ceil(wanted / WIDTH_STEP) * WIDTH_STEP)))
 
 
 def _fitted(crop: Pixels, wanted: float, width: int) -> Floats:
@@ -76,7 +78,7 @@ def _fitted(crop: Pixels, wanted: float, width: int) -> Floats:
 
 
 class _Reader(NamedTuple):
-    """The model for reading, without its last layer where that is known."""
+    """The model for reading, without its last layer where that is known, in integers where that is fast."""
 
     session: Any
     head: Head | None  # its last layer; None: the session gives probabilities, (steps, classes)
@@ -85,8 +87,14 @@ class _Reader(NamedTuple):
 
 @functools.cache
 def _reader() -> _Reader:
-    cut = cut_off_last_layer(model_file("rec").read_bytes())
-    session = open_model(cut.body) if cut else model("rec")
+    file = model_file("rec")
+    content = Model(file.read_bytes())
+    cut = cut_off_last_layer(content)
+    nodes, output = (cut.nodes, cut.features) if cut else (content.nodes, content.output)
+    tensors: Tensors = {}
+    if int8.is_known(file) and int8.is_fast():
+        nodes, tensors = int8.quantised(content, nodes)
+    session = open_model(content.rebuilt(nodes, [output], tensors))
     listed = session.get_modelmeta().custom_metadata_map["character"].split("\n")
     while listed and not listed[-1]:
         listed.pop()
