@@ -121,7 +121,7 @@ def run(file: bytes, x: Floats) -> Floats:
 
 
 def products(random: np.random.Generator, size: int) -> bytes:
-    """x (1, size, 1, 5) by two matrices, each with a bias, and what the first makes is added to what the second does."""
+    """x (1, size, 1, 5) by two matrices, each with a bias, and the sum of what both make."""
     tensors = [tensor(f"w{n}", random.normal(0, 0.1, (size, size, 1, 1)).astype(np.float32)) for n in (1, 2)]
     tensors += [tensor(f"b{n}", random.normal(size=(1, size, 1, 1)).astype(np.float32)) for n in (1, 2)]
     nodes = [
