@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, TypeVar
 
@@ -267,7 +267,7 @@ class Feed:
         except Exception:  # of one of them
             outcomes = [_start_one(planner, document) for document in documents]
         return [
-            replace(outcome, metadata=document.metadata) if isinstance(outcome, Failure) else outcome
+            outcome._replace(metadata=document.metadata) if isinstance(outcome, Failure) else outcome
             for outcome, document in zip(outcomes, documents, strict=True)
         ]
 

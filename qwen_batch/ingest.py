@@ -6,7 +6,6 @@ are large.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import stat
 from collections import deque
@@ -186,7 +185,7 @@ def extract_all(
 ) -> Iterator[CleanDocument | Failure]:
     """Read and clean files, several at a time; what became of them comes in their order."""
     workers = input.workers or os.cpu_count() or 1
-    ingest = Ingest(dataclasses.replace(input, workers=min(len(paths), workers)), clean, lean)
+    ingest = Ingest(input._replace(workers=min(len(paths), workers)), clean, lean)
     return ingest.iter_in_order(_named(path) for path in paths)
 
 

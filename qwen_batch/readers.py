@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from qwen_batch.clean import clean_document
@@ -75,7 +74,7 @@ def _read_sections(
         warnings.update(dict.fromkeys(done.warnings))
     whole = clean_document(_document(item, digest, Content((), tuple(warnings))), task.clean)
     text = between.join(texts)
-    return replace(whole, text=text, pages=(CleanPage(1, text),), page_starts=(0,), removed=tuple(removed))
+    return whole._replace(text=text, pages=(CleanPage(1, text),), page_starts=(0,), removed=tuple(removed))
 
 
 def _document(item: FileItem, digest: str, content: Content) -> Document:

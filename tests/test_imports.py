@@ -113,6 +113,7 @@ def test_reading_processes_load_only_what_they_need() -> None:
     script = (
         "import sys, qwen_batch.readers, qwen_batch.read.pdf\n"
         "heavy = {'pydantic', 'yaml', 'typer', 'torch', 'spacy', 'lxml', 'pdfplumber', 'pypdfium2', 'numpy'}\n"
+        "heavy |= {'dataclasses', 'inspect'}\n"
         "sys.exit(str(heavy & set(sys.modules) or ''))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
@@ -124,7 +125,8 @@ def test_a_plain_extract_loads_neither_typer_nor_pydantic() -> None:
         "import sys\n"
         "from qwen_batch.extraction import main, plain_extraction\n"
         "main(plain_extraction(['--json', 'no-such-file']))\n"
-        "sys.exit(str({'pydantic', 'yaml', 'typer', 'lxml', 'pypdfium2', 'qwen_batch.clean'} & set(sys.modules) or ''))"
+        "heavy = {'pydantic', 'yaml', 'typer', 'lxml', 'pypdfium2', 'dataclasses', 'qwen_batch.clean'}\n"
+        "sys.exit(str(heavy & set(sys.modules) or ''))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""

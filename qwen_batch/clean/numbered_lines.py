@@ -8,7 +8,6 @@ Where one page shows that, shorter columns at the same place on others are line 
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -182,7 +181,7 @@ def _stripped(page: Page, found: Sequence[Numbered], reason: str, removed: list[
     for numbered in sorted(found):
         removed.append(Removal(page.page_number, str(numbered.value), reason))
         lines[numbered.line_index] = _rest(page.lines[numbered.line_index], numbered)
-    return dataclasses.replace(page, lines=tuple(line for line in lines if line is not None))
+    return page._replace(lines=tuple(line for line in lines if line is not None))
 
 
 def _rest(line: Line, numbered: Numbered) -> Line | None:
@@ -192,4 +191,4 @@ def _rest(line: Line, numbered: Numbered) -> Line | None:
     x0, top, x1, bottom = line.bbox
     width = (x1 - x0) * len(numbered.rest) / len(line.text)
     box = (x1 - width, top, x1, bottom) if line.text.endswith(numbered.rest) else (x0, top, x0 + width, bottom)
-    return dataclasses.replace(line, text=numbered.rest, bbox=box)
+    return line._replace(text=numbered.rest, bbox=box)

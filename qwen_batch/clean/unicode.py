@@ -8,7 +8,6 @@ program before us took for Windows-1252 (`schÃ¶n`) is decoded again, by ftfy, 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 import unicodedata
@@ -119,7 +118,7 @@ def normalise_pages(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Remo
             for number, line in enumerate(page.lines)
         )
         tables = tuple(_normalise_table(table, misread) for table in page.tables)
-        done.append(dataclasses.replace(page, lines=lines, tables=tables))
+        done.append(page._replace(lines=lines, tables=tables))
         if removed:
             removals.append(Removal(page.page_number, _named(removed), REASON))
         if misread:
@@ -137,17 +136,17 @@ def _fences(page: Page) -> frozenset[int]:
 def _visible(line: Line, removed: Counter[str]) -> Line:
     """Code as it is, but for characters that cannot be seen."""
     removed.update("".join(_INVISIBLE.findall(line.text)))
-    return dataclasses.replace(line, text=_INVISIBLE.sub("", line.text))
+    return line._replace(text=_INVISIBLE.sub("", line.text))
 
 
 def _normalise_line(line: Line, removed: Counter[str], misread: list[str]) -> Line:
     text = normalise_text(decode_again(line.text, misread), removed)
-    return line if text is line.text else dataclasses.replace(line, text=text)
+    return line if text is line.text else line._replace(text=text)
 
 
 def _normalise_table(table: Table, misread: list[str]) -> Table:
     rows = tuple(tuple(_normalise_cell(cell, misread) for cell in row) for row in table.rows)
-    return dataclasses.replace(table, rows=rows)
+    return table._replace(rows=rows)
 
 
 def _normalise_cell(cell: str, misread: list[str]) -> str:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from qwen_batch.records import CleanSteps, Document, Failure, Message, Page, clean_id
+from qwen_batch.records import NOTHING, CleanSteps, Document, Failure, Message, Page, clean_id
 
 
-@dataclass(frozen=True, slots=True)
-class FileItem:
+class FileItem(NamedTuple):
     """A file still to be parsed."""
 
     doc_id: str
     path: Path
     source: str  # the path as the user wrote it, or path:line of the record that names the file
-    metadata: Mapping[str, object] = field(default_factory=dict)
+    metadata: Mapping[str, object] = NOTHING
     priority: int = 0  # larger goes first
-    sampling: Mapping[str, object] = field(default_factory=dict)
+    sampling: Mapping[str, object] = NOTHING
 
 
 class Task(NamedTuple):

@@ -5,7 +5,6 @@ Nothing is fetched. The models are loaded at the first page and kept for the lif
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib.util
 import resource
@@ -91,7 +90,7 @@ def recognise_area(page: PdfPage, area: BBox) -> Recognised:
     size = area[2] - area[0], area[3] - area[1]
     turned = size[::-1] if found.quarters % 2 else size
     lines = [
-        dataclasses.replace(line, bbox=_moved(turned_box(line.bbox, turned, -found.quarters % 4), area))
+        line._replace(bbox=_moved(turned_box(line.bbox, turned, -found.quarters % 4), area))
         for line in found.lines
         if line.bbox
     ]

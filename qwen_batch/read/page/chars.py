@@ -6,14 +6,12 @@ Coordinates leave here as the reader of the page sees them: points from the top 
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import functools
 import math
 import operator
 import re
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -75,8 +73,7 @@ def placement_of(page: int, width: float, height: float) -> Placement:
     return Placement((ax - c) / span, (bx - c) / span, c, (dx - f) / span, (ey - f) / span, f)
 
 
-@dataclass(frozen=True, slots=True)
-class PageChars:
+class PageChars(NamedTuple):
     """The characters of a page in pdfium's order, line ends and the spaces that it sets between words included.
 
     Places stand in lists of their own, in points: most pages need no more than the smallest and the largest of each
@@ -146,7 +143,7 @@ def _without_halves(chars: PageChars) -> PageChars:
     seconds = {match.start() for match in _SECOND_HALF.finditer(chars.text)}
     kept = [place for place in range(len(chars.text)) if place not in seconds]
     text = chars.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return dataclasses.replace(chars.at(kept), text=text)
+    return chars.at(kept)._replace(text=text)
 
 
 def _read_text(textpage: int) -> str:

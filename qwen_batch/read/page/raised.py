@@ -7,7 +7,6 @@ A raised digit is told by its drawn box alone: smaller than the letters of its l
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Container, Sequence
@@ -159,7 +158,7 @@ def _rewritten(chars: PageChars, found: Sequence[int], moves: dict[int, list[int
         if not _is_of_variable(chars, number, places.get(number, number), marks):
             letters[number] = letters[number].translate(RAISED)
     if not moves:
-        return dataclasses.replace(chars, text="".join(letters[:-1]))
+        return chars._replace(text="".join(letters[:-1]))
     moved = {number for numbers in moves.values() for number in numbers}
     blank = len(chars.text)
     order: list[int] = []

@@ -8,7 +8,6 @@ distance from the edge, so that it is told by the same rules as on other pages.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -68,7 +67,7 @@ def with_standing(view: PageView, lines: Sequence[Line], tables: Sequence[Table]
     """All lines of a page. What stood upright has no place where a table has the place that it would have."""
     boxes = [table.bbox for table in tables if table.bbox]
     above, below = (
-        tuple(dataclasses.replace(line, bbox=None) if _is_over(line, boxes) else line for line in each)
+        tuple(line._replace(bbox=None) if _is_over(line, boxes) else line for line in each)
         for each in (view.above, view.below)
     )
     return (*above, *lines, *below)
@@ -168,8 +167,8 @@ def _placed(line: Line, before: tuple[float, float], after: tuple[float, float],
         return line
     if top >= (1 - EDGE) * before[1]:
         shift = after[1] - before[1]
-        return dataclasses.replace(line, bbox=(x0, top + shift, x1, bottom + shift))
-    return dataclasses.replace(line, bbox=turned_box(line.bbox, before, quarters))
+        return line._replace(bbox=(x0, top + shift, x1, bottom + shift))
+    return line._replace(bbox=turned_box(line.bbox, before, quarters))
 
 
 def turned_box(box: BBox, size: tuple[float, float], quarters: int) -> BBox:
