@@ -28,7 +28,8 @@ from qwen_batch.ingest import Ingest
 from qwen_batch.job import Job
 from qwen_batch.plan.keys import document_key
 from qwen_batch.plan.tree import DocumentTask, Planner
-from qwen_batch.read.items import FileItem, Item, hash_file, hash_id
+from qwen_batch.read.hashes import hash_file, hash_id
+from qwen_batch.read.items import FileItem, Item
 from qwen_batch.records import CleanDocument, Failure, Request, Status
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from qwen_batch.clean import clean_document
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.items import CHANGED, Content, FileItem, Task, hash_file
+from qwen_batch.read.items import CHANGED, Content, FileItem, Task
 from qwen_batch.read.kinds import Kind, kind_of
 from qwen_batch.records import CleanDocument, CleanPage, Document, Removal
 
@@ -21,7 +21,7 @@ def read_and_clean(task: Task) -> CleanDocument:
     item = task.item
     try:
         before = _state(item.path)
-        digest = hash_file(item.path)
+        digest = _digest(item.path, task.is_hashed)
         try:
             done = _read_and_clean(item, task, digest)
         except DocumentError:
@@ -34,6 +34,16 @@ def read_and_clean(task: Task) -> CleanDocument:
     except OSError as error:
         raise DocumentError("unreadable", f"cannot be read: {error.strerror or error}") from None
     return done
+
+
+def _digest(path: Path, is_wanted: bool) -> str:
+    """Raises OSError, also where no hash is wanted: parsers say less clearly that a file cannot be opened."""
+    if not is_wanted:
+        path.open("rb").close()
+        return ""
+    from qwen_batch.read.hashes import hash_file
+
+    return hash_file(path)
 
 
 def _read_and_clean(item: FileItem, task: Task, digest: str) -> CleanDocument:

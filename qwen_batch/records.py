@@ -98,7 +98,7 @@ class Document(NamedTuple):
 
     doc_id: str  # unique in a run; the searched folder's name and the path below it, or the record's id
     source: str  # path, path:line, or `stdin:line`
-    content_sha256: str  # hex, of the file's bytes or of the record
+    content_sha256: str  # hex, of the file's bytes or of the record; '': nobody asked
     pages: tuple[Page, ...] = ()
     messages: tuple[Message, ...] = ()  # not empty: the record is a conversation, and `pages` is empty
     sampling: Mapping[str, object] = NOTHING  # what the record itself asks, over the job's

@@ -109,14 +109,24 @@ def test_light_commands_import_nothing_heavy(arguments: list[str]) -> None:
     assert done.stdout
 
 
+CONTRACT = PACKAGE.parent / "sample_data" / "contracts" / "coffee_supply.pdf"
+
+
 def test_reading_processes_load_only_what_they_need() -> None:
     script = (
-        "import sys, qwen_batch.readers, qwen_batch.read.pdf\n"
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from qwen_batch.readers import read_and_clean\n"
+        "from qwen_batch.read.items import FileItem, Task\n"
+        "from qwen_batch.records import CleanSteps\n"
+        "task = Task(FileItem('a', Path(sys.argv[1]), 'a'), (), 100, CleanSteps(), is_hashed=False)\n"
+        "assert read_and_clean(task).text\n"
         "heavy = {'pydantic', 'yaml', 'typer', 'torch', 'spacy', 'lxml', 'pdfplumber', 'pypdfium2', 'numpy'}\n"
-        "heavy |= {'dataclasses', 'inspect'}\n"
+        "heavy |= {'dataclasses', 'inspect', 'hashlib'}\n"
         "sys.exit(str(heavy & set(sys.modules) or ''))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", script, str(CONTRACT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
 
 
@@ -125,7 +135,7 @@ def test_a_plain_extract_loads_neither_typer_nor_pydantic() -> None:
         "import sys\n"
         "from qwen_batch.extraction import main, plain_extraction\n"
         "main(plain_extraction(['--json', 'no-such-file']))\n"
-        "heavy = {'pydantic', 'yaml', 'typer', 'lxml', 'pypdfium2', 'dataclasses', 'qwen_batch.clean'}\n"
+        "heavy = {'pydantic', 'yaml', 'typer', 'lxml', 'pypdfium2', 'dataclasses', 'hashlib', 'qwen_batch.clean'}\n"
         "sys.exit(str(heavy & set(sys.modules) or ''))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from qwen_batch.errors import UsageError
-from qwen_batch.read.items import FileItem, Item, hash_id, printable, short_hash
+from qwen_batch.read.hashes import hash_id, short_hash
+from qwen_batch.read.items import FileItem, Item, printable
 from qwen_batch.read.jsonl import iter_records
 from qwen_batch.read.kinds import kind_of
 from qwen_batch.records import Failure
