@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "qwen_batch"
-SHARED = {"records", "errors", "job", "terminal"}
+SHARED = {"records", "errors", "job", "terminal", "patterns"}
 ROOMS = {"read", "clean", "plan", "engine", "model", "answer", "write", "operate", "bench", "kernels"}
 MAY_IMPORT = {  # besides itself and SHARED
     "__main__": {"cli", "extraction"},
@@ -36,6 +36,7 @@ MAY_IMPORT_TORCH_AT_TOP = {"engine", "model", "kernels", "bench"}
 SHARED_AMONG_THEMSELVES = {
     "errors": set(),
     "terminal": set(),
+    "patterns": set(),
     "records": {"requests"},
     "requests": {"errors", "records"},
     "job": {"errors", "records"},
@@ -121,6 +122,8 @@ def test_reading_processes_load_only_what_they_need() -> None:
         "from qwen_batch.records import CleanSteps\n"
         "task = Task(FileItem('a', Path(sys.argv[1]), 'a'), (), 100, CleanSteps(), is_hashed=False)\n"
         "assert read_and_clean(task).text\n"
+        "from qwen_batch.clean.page_numbers import _IN_CHINESE\n"
+        "assert not any(pattern.cache_info().currsize for pattern in _IN_CHINESE)\n"
         "heavy = {'pydantic', 'yaml', 'typer', 'torch', 'spacy', 'lxml', 'pdfplumber', 'pypdfium2', 'numpy'}\n"
         "heavy |= {'dataclasses', 'inspect', 'hashlib'}\n"
         "sys.exit(str(heavy & set(sys.modules) or ''))"

@@ -96,7 +96,7 @@ def _in_zone(line: EdgeLine, pages: Sequence[Page], edges: Mapping[str, float]) 
 
 def _could_be_body(line: EdgeLine, body_size: float) -> bool:
     """Whether a line is no smaller than the body, and more than a rule of signs."""
-    return line.edge != "side" and line.size >= SMALL_SIZE * body_size and bool(WORD.search(line.text))
+    return line.edge != "side" and line.size >= SMALL_SIZE * body_size and bool(WORD().search(line.text))
 
 
 def _without_headings(clusters: Iterable[Sequence[EdgeLine]], body_size: float) -> list[EdgeLine]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from qwen_batch.clean.edges import EdgeLine, edge_lines, remove_lines
 from qwen_batch.clean.sizes import body_size_of
+from qwen_batch.patterns import late
 from qwen_batch.records import Page, Removal
 
 REASON = "page_number"
@@ -31,9 +32,11 @@ _EXPLICIT = tuple(
         rf"[-–—•·~|*]{{1,2}}\s*{_N}\s*[-–—•·~|*]{{1,2}}",
         rf"{PAGE_WORDS}\s*[-:]?\s*{_N}(?:\s*(?:of|/|de|von|di|z|из|sur)\s*\d+)?",
         rf"{_N}\s*(?:of|/)\s*\d{{1,5}}",
-        rf"第?\s*{_N}\s*[页頁](?:\s*[,，/、]?\s*[共总]\s*\d+\s*[页頁])?",
-        rf"[共总]\s*\d+\s*[页頁]\s*[,，/、]?\s*第\s*{_N}\s*[页頁]",
     )
+)
+_IN_CHINESE = (  # all of them end with the word for page
+    late(rf"第?\s*{_N}\s*[页頁](?:\s*[,，/、]?\s*[共总]\s*\d+\s*[页頁])?", re.IGNORECASE),
+    late(rf"[共总]\s*\d+\s*[页頁]\s*[,，/、]?\s*第\s*{_N}\s*[页頁]", re.IGNORECASE),
 )
 _OF_CHAPTER = re.compile(r"(?:page\s+)?([A-Z]{1,3}|[0-9]{1,2})\s?[-–]\s?([0-9]{1,3})", re.IGNORECASE)
 _BARE = re.compile(rf"[\[(（]?\s*{_N}\s*[\])）]?\.?", re.IGNORECASE)
@@ -56,7 +59,8 @@ def parse_page_number(text: str) -> tuple[int, bool] | None:
     plain = " ".join(text.split())
     if len(plain) > 40:
         return None
-    for pattern in _EXPLICIT:
+    in_chinese = [pattern() for pattern in _IN_CHINESE] if plain.endswith(("页", "頁")) else []
+    for pattern in (*_EXPLICIT, *in_chinese):
         if match := pattern.fullmatch(plain):
             return _value(match["n"]), True
     if match := _BARE.fullmatch(plain):

@@ -23,8 +23,10 @@ from collections import Counter
 from collections.abc import Set as AbstractSet
 from itertools import islice
 
-# Boxes, which stand for characters that a font does not name; characters of private meaning; controls.
-_MEANINGLESS = re.compile("[\ufffd\u25a1\u25a0\u53e3\ue000-\uf8ff\x00-\x1f]")
+from qwen_batch.patterns import late
+
+_BOXES = "\ufffd\u25a1\u25a0\u53e3"  # stand for characters that a font does not name
+_PRIVATE = late("[\ue000-\uf8ff\x00-\x1f]")  # of private meaning; controls
 MIN_CHARS = 20
 MAX_MEANINGLESS = 0.3
 MIN_WORDS, MAX_WORDS = 20, 120  # distinct ones, of three letters or more, that are looked at
@@ -92,9 +94,13 @@ def is_garbled(text: str, num_unnamed: int = 0) -> bool:
     shown = "".join(text.split())
     if len(shown) + num_unnamed < MIN_CHARS:
         return False
-    if len(_MEANINGLESS.findall(shown)) + num_unnamed > MAX_MEANINGLESS * (len(shown) + num_unnamed):
+    if _num_meaningless(shown) + num_unnamed > MAX_MEANINGLESS * (len(shown) + num_unnamed):
         return True
     return _is_rare_han(shown) or _are_numbered_signs(shown) or _is_no_language(text)
+
+
+def _num_meaningless(text: str) -> int:
+    return sum(map(text.count, _BOXES)) + (0 if text.isprintable() else len(_PRIVATE().findall(text)))
 
 
 def bits_of(text: str) -> float | None:

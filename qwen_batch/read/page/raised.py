@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Container, Sequence
 
+from qwen_batch.patterns import late
 from qwen_batch.read.page.chars import PageChars
 from qwen_batch.read.page.raised_lone import host_of, is_near, lone_marks
 from qwen_batch.read.page.raised_spans import RISE, Span, is_raised, measure, stands_on
@@ -26,10 +27,8 @@ _HIGH = "\"'”’)]»"  # signs that say nothing of where the line is
 _SKIPPED = "0123456789,;" + _HIGH
 # Indices and powers of formulas stay as formulas are usually typed, R2; but for units, m².
 _UNITS = "(?:k|c|d|m|µ)?m|ft|yd|mi|in|s"
-_VARIABLE = re.compile(
-    rf"(?<![^\W\d_])(?!(?:{_UNITS})[0-9]*\Z)(?:[A-Za-z\u0391-\u03d6]{{1,2}}|sin|cos|tan|log)[0-9]*\Z"
-)
-_NUMBER_GOES_ON = re.compile(r"[.,]?[0-9]")
+_VARIABLE = late(rf"(?<![^\W\d_])(?!(?:{_UNITS})[0-9]*\Z)(?:[A-Za-z\u0391-\u03d6]{{1,2}}|sin|cos|tan|log)[0-9]*\Z")
+_NUMBER_GOES_ON = late(r"[.,]?[0-9]")
 
 
 def with_raised(chars: PageChars) -> PageChars:
@@ -94,7 +93,7 @@ def _raised(chars: PageChars, first: int, after: int, span: Span) -> list[int]:
     if behind == span.end or not stands_on(chars, behind, span):
         return []
     is_plain = _begins(chars, raised[0], span) or _is_far_up(chars, raised, span)
-    return raised if is_plain and not _NUMBER_GOES_ON.match(chars.text, raised[-1] + 1) else []
+    return raised if is_plain and not _NUMBER_GOES_ON().match(chars.text, raised[-1] + 1) else []
 
 
 def _before(chars: PageChars, mark: int, span: Span) -> int:
@@ -145,7 +144,7 @@ def _is_of_variable(chars: PageChars, mark: int, place: int, marks: Container[in
     """Whether a raised digit stands right behind the variable of a formula, though pdfium may begin a line with it."""
     while place > 0 and (chars.text[place - 1].isspace() or place - 1 in marks):
         place -= 1
-    if not _VARIABLE.search(chars.text, max(0, place - REACH), place):
+    if not _VARIABLE().search(chars.text, max(0, place - REACH), place):
         return False
     return abs(chars.x0[mark] - chars.x1[place - 1]) < chars.bottom[mark] - chars.top[mark]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import functools
 import math
 import operator
 import re
@@ -12,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from qwen_batch.patterns import late
 from qwen_batch.read.page.chars import DIVIDED, PageChars
 from qwen_batch.read.page.lines import iter_lines
 
@@ -29,11 +29,13 @@ _BREAKS = ("\r", "\n", "")
 WORD = re.compile(r"\S+")
 _SIGNS = "[0-9.,%()$€£¥+\\-–—−*†‡/△▲ ]"  # of numbers
 _CURRENCY = "(?:EUR|USD|GBP|CHF|CAD|AUD|JPY|CNY|RMB|US\\$|元|円)"
-_NUMBER = rf"(?:{_CURRENCY} ?)?{_SIGNS}*[0-9]{_SIGNS}*{_CURRENCY}?|[–—…-]|\.\.\.|n/?a|x|\([xz]\)|nil"
-_SIGN = rf"[$€£¥%)]|{_CURRENCY}"
-_IS_SIGN = re.compile(_SIGN)
-_IS_EITHER = re.compile(rf"{_NUMBER}|{_SIGN}", re.IGNORECASE)
-_CAPTION = re.compile(r"(?:table|tabelle|tableau|tabla|figure|fig\.|abbildung|abb\.|表|图|圖)\s*[\dA-Z]", re.IGNORECASE)
+_ANY_CASE = f"(?i:{_CURRENCY})"  # sets of signs are compiled faster where case counts
+_NUMBER = rf"(?:{_ANY_CASE} ?)?{_SIGNS}*[0-9]{_SIGNS}*{_ANY_CASE}?|[–—…-]|\.\.\.|(?i:n/?a|x|\([xz]\)|nil)"
+_SIGN = "[$€£¥%)]"
+_IS_NUMBER = late(_NUMBER)  # pages without tables ask only `numbers_of`
+_IS_SIGN = late(rf"{_SIGN}|{_CURRENCY}")
+_IS_EITHER = re.compile(rf"{_NUMBER}|{_SIGN}|{_ANY_CASE}")
+_CAPTION = late(r"(?:table|tabelle|tableau|tabla|figure|fig\.|abbildung|abb\.|表|图|圖)\s*[\dA-Z]", re.IGNORECASE)
 
 
 class Word(NamedTuple):
@@ -158,20 +160,14 @@ def pieces_of(row: Row, gap_ems: float = PIECE_GAP) -> list[Row]:
 
 
 def is_numeric(text: str) -> bool:
-    return _number().fullmatch(text) is not None
-
-
-@functools.cache
-def _number() -> re.Pattern[str]:
-    """Compiled where it is wanted: pages without tables ask only `numbers_of`."""
-    return re.compile(_NUMBER, re.IGNORECASE)
+    return _IS_NUMBER().fullmatch(text) is not None
 
 
 def is_sign(text: str) -> bool:
     """A sign of currency, or what else stands beside a number as a word of its own."""
-    return _IS_SIGN.fullmatch(text) is not None
+    return _IS_SIGN().fullmatch(text) is not None
 
 
 def is_caption(row: Row) -> bool:
     """Whether a row entitles a table or a figure."""
-    return _CAPTION.match(" ".join(word.text for word in row)) is not None
+    return _CAPTION().match(" ".join(word.text for word in row)) is not None
