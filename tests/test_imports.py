@@ -125,7 +125,7 @@ def test_reading_processes_load_only_what_they_need() -> None:
         "from qwen_batch.clean.page_numbers import _IN_CHINESE\n"
         "assert not any(pattern.cache_info().currsize for pattern in _IN_CHINESE)\n"
         "heavy = {'pydantic', 'yaml', 'typer', 'torch', 'spacy', 'lxml', 'pdfplumber', 'pypdfium2', 'numpy'}\n"
-        "heavy |= {'dataclasses', 'inspect', 'hashlib'}\n"
+        "heavy |= {'dataclasses', 'inspect', 'hashlib', 'socket'}\n"
         "sys.exit(str(heavy & set(sys.modules) or ''))"
     )
     command = [sys.executable, "-c", script, str(CONTRACT)]
@@ -138,7 +138,8 @@ def test_a_plain_extract_loads_neither_typer_nor_pydantic() -> None:
         "import sys\n"
         "from qwen_batch.extraction import main, plain_extraction\n"
         "main(plain_extraction(['--json', 'no-such-file']))\n"
-        "heavy = {'pydantic', 'yaml', 'typer', 'lxml', 'pypdfium2', 'dataclasses', 'hashlib', 'qwen_batch.clean'}\n"
+        "heavy = {'pydantic', 'yaml', 'typer', 'lxml', 'pypdfium2', 'dataclasses', 'hashlib', 'socket'}\n"
+        "heavy |= {'qwen_batch.clean'}\n"
         "sys.exit(str(heavy & set(sys.modules) or ''))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
