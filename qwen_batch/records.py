@@ -5,8 +5,7 @@ named: a process that reads a file has no use for them. For its sake these are n
 takes 8 ms, and making a frozen one half a millisecond, which every file of its own would pay.
 """
 
-from __future__ import annotations
-
+# No annotations from __future__: NamedTuple compiles those anew that are text, which is a third of making a class.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 

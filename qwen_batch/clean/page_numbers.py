@@ -25,9 +25,10 @@ FOOT_GAP = 1.5  # of the font size: between it and the text
 MOST_STEPS = 0.8  # from page to page that chapters' page numbers must count
 _N = r"(?P<n>\d{1,5}|[ivxlc]{1,8})"
 PAGE_WORDS = r"(?:page|pages|pg\.?|p\.|seite|s\.|página|pagina|pág\.|strona|str\.|стр\.?|страница|sida|頁|페이지)"
-# Forms that say themselves that they are page numbers.
+# Forms that say themselves that they are page numbers, in small letters: patterns for both take half as long again to
+# compile.
 _EXPLICIT = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    re.compile(pattern)
     for pattern in (
         rf"[-–—•·~|*]{{1,2}}\s*{_N}\s*[-–—•·~|*]{{1,2}}",
         rf"{PAGE_WORDS}\s*[-:]?\s*{_N}(?:\s*(?:of|/|de|von|di|z|из|sur)\s*\d+)?",
@@ -35,11 +36,11 @@ _EXPLICIT = tuple(
     )
 )
 _IN_CHINESE = (  # all of them end with the word for page
-    late(rf"第?\s*{_N}\s*[页頁](?:\s*[,，/、]?\s*[共总]\s*\d+\s*[页頁])?", re.IGNORECASE),
-    late(rf"[共总]\s*\d+\s*[页頁]\s*[,，/、]?\s*第\s*{_N}\s*[页頁]", re.IGNORECASE),
+    late(rf"第?\s*{_N}\s*[页頁](?:\s*[,，/、]?\s*[共总]\s*\d+\s*[页頁])?"),
+    late(rf"[共总]\s*\d+\s*[页頁]\s*[,，/、]?\s*第\s*{_N}\s*[页頁]"),
 )
 _OF_CHAPTER = re.compile(r"(?:page\s+)?([A-Z]{1,3}|[0-9]{1,2})\s?[-–]\s?([0-9]{1,3})", re.IGNORECASE)
-_BARE = re.compile(rf"[\[(（]?\s*{_N}\s*[\])）]?\.?", re.IGNORECASE)
+_BARE = re.compile(rf"[\[(（]?\s*{_N}\s*[\])）]?\.?")
 _ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 
 
@@ -56,7 +57,7 @@ class _Numbered(NamedTuple):
 
 def parse_page_number(text: str) -> tuple[int, bool] | None:
     """(number, whether the form says that it is a page number) of a line that holds nothing else."""
-    plain = " ".join(text.split())
+    plain = " ".join(text.lower().split())
     if len(plain) > 40:
         return None
     in_chinese = [pattern() for pattern in _IN_CHINESE] if plain.endswith(("页", "頁")) else []
@@ -76,7 +77,7 @@ def is_year(value: int) -> bool:
 def _value(text: str) -> int:
     if text.isdigit():
         return int(text)
-    digits = [_ROMAN[char] for char in text.lower()]
+    digits = [_ROMAN[char] for char in text]
     return sum(
         -digit if any(later > digit for later in digits[place + 1 : place + 2]) else digit
         for place, digit in enumerate(digits)

@@ -6,13 +6,11 @@ Nothing is fetched. The models are loaded at the first page and kept for the lif
 from __future__ import annotations
 
 import functools
-import importlib.util
 import resource
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from qwen_batch.read.ocr.frame import find_frame
 from qwen_batch.read.page.file import PdfPage
 from qwen_batch.read.page.order import cut_by_places
 from qwen_batch.read.page.turn import turned_box
@@ -81,7 +79,9 @@ def _take_extra_memory() -> None:
 
 @functools.cache
 def _is_installed() -> bool:
-    return all(importlib.util.find_spec(name) is not None for name in MODULES)
+    from importlib.util import find_spec
+
+    return all(find_spec(name) is not None for name in MODULES)
 
 
 def recognise_area(page: PdfPage, area: BBox) -> Recognised:
@@ -103,7 +103,8 @@ def _moved(box: BBox, area: BBox) -> BBox:
 
 def recognise(page: PdfPage, area: BBox | None = None) -> Recognised:
     """What the picture of a pdfium page says; of an area, with places in it."""
-    from qwen_batch.read.ocr.picture import as_pixels, read_page  # loads what only pages that are images need
+    from qwen_batch.read.ocr.frame import find_frame  # what only pages that are images need
+    from qwen_batch.read.ocr.picture import as_pixels, read_page
 
     scale = min(DPI / 72, MAX_SIDE / max(*page.size, 1.0))
     picture = page.render(scale)
