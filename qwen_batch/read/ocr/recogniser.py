@@ -6,6 +6,7 @@ Nothing is fetched. The models are loaded at the first page and kept for the lif
 from __future__ import annotations
 
 import functools
+import importlib.util
 import resource
 import time
 from collections.abc import Callable
@@ -79,9 +80,7 @@ def _take_extra_memory() -> None:
 
 @functools.cache
 def _is_installed() -> bool:
-    from importlib.util import find_spec
-
-    return all(find_spec(name) is not None for name in MODULES)
+    return all(importlib.util.find_spec(name) is not None for name in MODULES)
 
 
 def recognise_area(page: PdfPage, area: BBox) -> Recognised:
