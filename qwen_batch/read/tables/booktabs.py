@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from qwen_batch.read.page.words import Row, Word, em_of, is_caption, middle_of, pieces_of, rows_of
 from qwen_batch.read.tables.columns import MAX_LEADING
-from qwen_batch.read.tables.grids import MIN_EDGE, SAME_ENDS, Rule, groups_by_ends, merge_rules
+from qwen_batch.read.tables.grids import MIN_EDGE, SAME_ENDS, Rule, groups_by_ends
 from qwen_batch.read.tables.lines import Columns, body_rows, head_rows
 from qwen_batch.read.tables.rivers import narrowed, placed_cells, rivers
 from qwen_batch.records import BBox, Span, Table
@@ -55,14 +55,10 @@ class Band(NamedTuple):
     rows: list[Row]
 
 
-def find_frames(edges: Sequence[BBox]) -> list[Frame]:
-    """Where a page has three rules or more of the same width below each other; what is open below or above a boxed
-    table of that width is one more."""
-    level = [Rule(edge[1], edge[0], edge[2]) for edge in edges if edge[2] - edge[0] > edge[3] - edge[1]]
-    if len(level) < 3:
-        return []
-    rules = merge_rules(set(level))
-    if len(rules) > MAX_RULES:
+def find_frames(rules: Sequence[Rule], edges: Sequence[BBox]) -> list[Frame]:
+    """Where a page has three level rules or more of the same width below each other; what is open below or above a
+    boxed table of that width is one more. `edges`: the strokes that were merged into rules."""
+    if not 3 <= len(rules) <= MAX_RULES:
         return []
     sides = [edge for edge in edges if edge[3] - edge[1] > max(MIN_EDGE, edge[2] - edge[0])]
     wide = (rule for rule in sorted({*rules, *_untrimmed(rules)}) if rule.end - rule.start >= MIN_WIDTH)

@@ -19,6 +19,7 @@ from qwen_batch.records import BBox
 SNAP = 3.0  # points: rules closer than this are one
 MIN_EDGE = 4.0  # points
 SAME_ENDS = 4.0  # points that the ends of a table's level rules may differ
+MIN_LEVEL, MIN_UPRIGHT = 3, 2  # strokes of a page
 MIN_BANDS = 2  # between level rules, with rules between columns
 MAX_TITLE = 30.0  # points: the height of a row that entitles a part of a table
 
@@ -33,11 +34,27 @@ class Rule(NamedTuple):
     end: float
 
 
+class Rules(NamedTuple):
+    """What rules a page, merged and in order; nothing where it is too little for a table."""
+
+    level: list[Rule]
+    upright: list[Rule]
+
+
 class Crossing(NamedTuple):
     """Which vertical and which horizontal rules meet at a point, by their numbers."""
 
     vertical: set[int]
     horizontal: set[int]
+
+
+def rules_of(edges: Sequence[BBox]) -> Rules:
+    """The rules that the strokes of a page make."""
+    level = [Rule(y, x0, x1) for x0, y, x1, bottom in edges if x1 - x0 > bottom - y]
+    if len(level) < MIN_LEVEL:
+        return Rules([], [])
+    upright = [Rule(x, y0, y1) for x, y0, x1, y1 in edges if not x1 - x > y1 - y0]
+    return Rules(merge_rules(set(level)), merge_rules(set(upright)) if len(upright) >= MIN_UPRIGHT else [])
 
 
 def merge_rules(rules: Iterable[Rule]) -> list[Rule]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from qwen_batch.read.page.chars import DIVIDED, Char
 from qwen_batch.read.table_heads import count_header_rows
-from qwen_batch.read.tables.grids import MIN_EDGE, Rule, close_sides, find_cells, merge_rules
+from qwen_batch.read.tables.grids import MIN_EDGE, Rules, close_sides, find_cells, merge_rules
 from qwen_batch.records import BBox, Span, Table
 
 MAX_EDGES = 1_500  # of each direction, after merging
@@ -36,23 +36,26 @@ class Grid(NamedTuple):
         return min(range(len(self.cells)), key=lambda i: _distance(self.cells[i], x, y))
 
 
-def find_grids(edges: Sequence[BBox], close: bool = True) -> list[Grid]:
+def find_grids(rules: Rules, close: bool = True) -> list[Grid]:
     """Tables of at least two rows and two columns, from the top of the page down. `close`: also those whose rows are
     open at the sides."""
-    horizontal = sum(edge[2] - edge[0] > edge[3] - edge[1] for edge in edges)
-    if horizontal < 3 or len(edges) - horizontal < 2:
-        return []
-    wide = [edge[2] - edge[0] > edge[3] - edge[1] for edge in edges]
-    level = merge_rules({Rule(edge[1], edge[0], edge[2]) for edge, is_wide in zip(edges, wide, strict=True) if is_wide})
-    upright = merge_rules(
-        {Rule(edge[0], edge[1], edge[3]) for edge, is_wide in zip(edges, wide, strict=True) if not is_wide}
-    )
-    if max(len(level), len(upright)) > MAX_EDGES:
+    return [grid for grid in find_boxes(rules, close) if _has_rows_and_columns(grid)]
+
+
+def find_boxes(rules: Rules, close: bool = False) -> list[Grid]:
+    """The same with boxes that stand in one row or column, as the lines of a listing do."""
+    level, upright = rules
+    if not upright or max(len(level), len(upright)) > MAX_EDGES:
         return []
     if close:
         upright = merge_rules({*upright, *close_sides(upright, level)})
     grids = [_make_grid(cells) for cells in find_cells(upright, level)]
     return [grid for grid in grids if len(grid.cells) >= 4]
+
+
+def _has_rows_and_columns(grid: Grid) -> bool:
+    left, top, *_ = grid.cells[0]
+    return any(cell[0] != left for cell in grid.cells) and any(cell[1] != top for cell in grid.cells)
 
 
 def _is_tiled(grid: Grid) -> bool:
