@@ -17,7 +17,7 @@ BESIDE = 2.0  # of the letters' height: what ends closer to a mark has it, not w
 TYPICAL = 60  # letters and digits that tell how tall they are
 _LONE = re.compile(r"(?<![^\r\n\x02])[^\S\r\n]*([0-9]{1,3})[^\S\r\n]*(?=[\r\n]|$)")
 _TALL = re.compile("[A-Z0-9]")
-_FIRST_HAN = "\u3400"
+_HAN = re.compile("[\u3400-\U0010ffff]")
 _TALL_OR_HAN = "[A-Z0-9\u3400-\u9fff\uac00-\ud7a3]"  # compiled where it is wanted: two milliseconds
 
 
@@ -26,7 +26,7 @@ def lone_marks(chars: PageChars) -> Iterator[list[int]]:
     lone = [list(range(*match.span(1))) for match in _LONE.finditer(chars.text)]
     if not lone:
         return
-    letters = _TALL if max(chars.text) < _FIRST_HAN else re.compile(_TALL_OR_HAN)
+    letters = re.compile(_TALL_OR_HAN) if _HAN.search(chars.text) else _TALL
     sample = itertools.islice(letters.finditer(chars.text), TYPICAL)
     tall = sorted(chars.bottom[match.start()] - chars.top[match.start()] for match in sample)
     for mark in lone:
