@@ -7,6 +7,7 @@ where a table begins and ends and which rows are its head; its columns are divid
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -64,9 +65,13 @@ def find_frames(rules: Sequence[Rule], edges: Sequence[BBox]) -> list[Frame]:
     wide = (rule for rule in sorted({*rules, *_untrimmed(rules)}) if rule.end - rule.start >= MIN_WIDTH)
     frames: list[Frame] = []
     for group in groups_by_ends(wide):
-        if whole := _frame(group, rules, sides):
-            parts = _open_parts(group, sides) if whole.is_boxed else ()
-            frames += [whole, *filter(None, (_frame(part, rules, sides) for part in parts))]
+        if len(group) < 3:
+            continue
+        left, right = min(rule.start for rule in group) - SAME_ENDS, max(rule.end for rule in group) + SAME_ENDS
+        near = [side for side in sides if left <= side[0] <= right]
+        if whole := _frame(group, rules, near):
+            parts = _open_parts(group, near) if whole.is_boxed else ()
+            frames += [whole, *filter(None, (_frame(part, rules, near) for part in parts if len(part) > 2))]
     return frames
 
 
@@ -93,21 +98,28 @@ def _frame(group: Sequence[Rule], rules: Sequence[Rule], sides: Sequence[BBox]) 
 
 def _open_parts(group: Sequence[Rule], sides: Sequence[BBox]) -> Iterator[list[Rule]]:
     """The runs of rules that no upright one parts or closes."""
+    parted = _parted(group, sides)
     part = [group[0]]
-    below = sides
-    for upper, lower in pairwise(group):
-        below = [side for side in below if side[3] - upper.place > SAME_ENDS]
-        near = [side for side in below if lower.place - side[1] > SAME_ENDS]
-        if any(_is_in_band(side, upper, lower) for side in near):
+    for number, lower in enumerate(group[1:]):
+        if number in parted:
             yield part
             part = []
         part.append(lower)
     yield part
 
 
-def _is_in_band(side: BBox, upper: Rule, lower: Rule) -> bool:
-    is_inside = upper.start - SAME_ENDS <= side[0] <= upper.end + SAME_ENDS
-    return is_inside and min(side[3], lower.place) - max(side[1], upper.place) > SAME_ENDS
+def _parted(group: Sequence[Rule], sides: Sequence[BBox]) -> set[int]:
+    """The rules that an upright one goes from towards the next."""
+    places = [rule.place for rule in group]
+    found: set[int] = set()
+    for x, top, _, bottom in sides:
+        first, after = bisect.bisect_left(places, top) - 1, bisect.bisect_left(places, bottom)
+        for number in range(max(0, first), min(after, len(group) - 1)):
+            upper, lower = group[number : number + 2]
+            is_between = min(bottom, lower.place) - max(top, upper.place) > SAME_ENDS
+            if is_between and upper.start - SAME_ENDS <= x <= upper.end + SAME_ENDS:
+                found.add(number)
+    return found
 
 
 def _is_boxed(frame: Frame, sides: Sequence[BBox]) -> bool:

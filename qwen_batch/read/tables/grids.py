@@ -8,6 +8,8 @@ crossings with rules between them, and cells that share a corner make a table. T
 
 from __future__ import annotations
 
+import math
+import operator
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -61,24 +63,27 @@ def merge_rules(rules: Iterable[Rule]) -> list[Rule]:
     """Rules of one direction, those that nearly coincide at their mean place, joined where they touch."""
     found: list[Rule] = []
     for group in _groups(sorted(rules)):
-        place = sum(rule.place for rule in group) / len(group)
-        joined: list[Rule] = []
-        for rule in sorted(group, key=lambda rule: rule.start):
-            if joined and rule.start <= joined[-1].end + SNAP:
-                joined[-1] = Rule(place, joined[-1].start, max(joined[-1].end, rule.end))
+        place = sum([rule[0] for rule in group]) / len(group)
+        (_, start, end), *others = sorted(group, key=operator.itemgetter(1))
+        for _, begin, stop in others:
+            if begin <= end + SNAP:
+                end = max(end, stop)
             else:
-                joined.append(Rule(place, rule.start, rule.end))
-        found += joined
+                found.append(Rule(place, start, end))
+                start, end = begin, stop
+        found.append(Rule(place, start, end))
     return [rule for rule in found if rule.end - rule.start >= MIN_EDGE]
 
 
 def _groups(ordered: Sequence[Rule]) -> Iterator[list[Rule]]:
     group: list[Rule] = []
+    reach = -math.inf  # no further can one of the group be
     for rule in ordered:
-        if group and rule.place > group[-1].place + SNAP:
+        if rule[0] > reach and group:
             yield group
             group = []
         group.append(rule)
+        reach = rule[0] + SNAP
     if group:
         yield group
 
