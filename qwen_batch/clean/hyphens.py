@@ -16,6 +16,7 @@ from qwen_batch.clean.words import Language, is_word, language_of
 from qwen_batch.patterns import late
 
 HYPHENS = "-\u2010\u2011"
+_ENDS = tuple(HYPHENS)
 # No words of their own; before a word that no list has together with them they keep it: multi-arch, mid-term.
 PREFIXES = frozenset(("multi", "semi", "pseudo", "ultra", "anti", "mid", "intra"))
 CONJUNCTIONS = frozenset(("and", "or", "und", "oder", "bzw", "sowie", "bis", "et", "ou", "to"))
@@ -59,19 +60,26 @@ _FILE_NAME = late(rf"[\w-]*\.(?:{_ENDINGS})(?!\w)")
 
 
 class Vocabulary:
-    """The words of a document, divided ones left out."""
+    """The words of a document, divided ones left out. They are counted when they are first asked for."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        self._counts: Counter[str] = Counter()
+        self._lines = lines
+
+    @functools.cached_property
+    def _counts(self) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        whole: list[str] = []  # lines that neither begin nor end with a part of a word
         divided = False
-        for line in lines:
-            plain = line if line.isascii() else line.replace("\u2010", "-").replace("\u2011", "-")
-            words = [word.casefold() for word in _WORD.findall(plain)]
-            if divided:
-                words = words[1:]
-            divided = bool(line) and line[-1] in HYPHENS
-            self._counts.update(words[:-1] if divided else words)
-        self._counts.update({part: 1 for word in self._counts for part in word.split("-") if "-" in word})
+        for line in self._lines:
+            goes_on, divided = divided, line.endswith(_ENDS)
+            if goes_on or divided:
+                words = _words(line)[goes_on:]
+                counts.update(words[:-1] if divided else words)
+            else:
+                whole.append(line)
+        counts.update(_words("\n".join(whole)))
+        counts.update({part: 1 for word in counts if "-" in word for part in word.split("-")})
+        return counts
 
     @functools.cached_property
     def language(self) -> Language | None:
@@ -85,6 +93,13 @@ class Vocabulary:
         """Whether the word, or its other number (`day` and `days`), stands somewhere."""
         folded = word.casefold()
         return any(self._counts[form] for form in (folded, f"{folded}s", folded.removesuffix("s")))
+
+
+def _words(text: str) -> list[str]:
+    """Words as they are counted, whatever their case."""
+    if text.isascii():
+        return _WORD.findall(text.lower())
+    return [word.casefold() for word in _WORD.findall(text.replace("\u2010", "-").replace("\u2011", "-"))]
 
 
 def join_texts(before: str, after: str, vocabulary: Vocabulary) -> str:

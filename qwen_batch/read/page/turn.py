@@ -17,7 +17,7 @@ from qwen_batch.read.page import pdfium
 from qwen_batch.read.page.blanks import without_idle_blanks
 from qwen_batch.read.page.chars import PageChars, Placement, placement_of, read_chars
 from qwen_batch.read.page.file import PdfPage
-from qwen_batch.read.page.lines import LineMaker, direction_at, iter_lines
+from qwen_batch.read.page.lines import LineMaker, directions_at, iter_lines
 from qwen_batch.read.page.rtl_letters import has_rtl_letters
 from qwen_batch.records import BBox, Line, Table
 
@@ -131,7 +131,7 @@ def _turns_to_upright(view: PageView) -> int:
     text, numbers = view.chars.text, view.chars.numbers
     step = max(1, len(text) // SAMPLES)
     letters = [numbers[place] for place in range(step // 2, len(text), step) if not text[place].isspace()]
-    directions = Counter(direction_at(view.textpage, view.placement, number) for number in letters)
+    directions = Counter(directions_at(view.textpage, view.placement, letters))
     if not directions:
         return 0
     (direction, count), *_ = directions.most_common(1)
@@ -140,10 +140,8 @@ def _turns_to_upright(view: PageView) -> int:
 
 def _going(view: PageView, direction: int) -> list[bool]:
     """Which characters go into a direction; white space goes nowhere."""
-    return [
-        not char.isspace() and direction_at(view.textpage, view.placement, number) == direction
-        for number, char in zip(view.chars.numbers, view.chars.text, strict=True)
-    ]
+    directions = directions_at(view.textpage, view.placement, view.chars.numbers)
+    return [not char.isspace() and going == direction for going, char in zip(directions, view.chars.text, strict=True)]
 
 
 def _lines(view: PageView) -> Iterator[Line]:
