@@ -12,7 +12,6 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -100,13 +99,13 @@ _SETTINGS: Mapping[str, Callable[[str], dict[str, Any] | None]] = {
 
 def clean_steps(wanted: Extraction) -> CleanSteps:
     """The steps that are not left out. Raises UsageError for one that there is not."""
-    known = tuple(step.name for step in fields(CleanSteps))
+    known = CleanSteps._fields
     without = [name.replace("-", "_") for name in wanted.without]
     for name in without:
         if name not in known:
             raise UsageError(f"--without {name}: there is no such cleaning step; known: {', '.join(known)}")
     left_out = known if wanted.no_clean else without
-    return replace(CleanSteps(), **dict.fromkeys(left_out, False))
+    return CleanSteps(**dict.fromkeys(left_out, False))
 
 
 def run_extraction(wanted: Extraction, lean: bool = False) -> int:

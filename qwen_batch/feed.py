@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, TypeVar
 
@@ -28,7 +28,8 @@ from qwen_batch.ingest import Ingest
 from qwen_batch.job import Job
 from qwen_batch.plan.keys import document_key
 from qwen_batch.plan.tree import DocumentTask, Planner
-from qwen_batch.read.items import FileItem, Item, hash_file, hash_id
+from qwen_batch.read.hashes import hash_file, hash_id
+from qwen_batch.read.items import FileItem, Item
 from qwen_batch.records import CleanDocument, Failure, Request, Status
 
 logger = logging.getLogger(__name__)
@@ -267,7 +268,7 @@ class Feed:
         except Exception:  # of one of them
             outcomes = [_start_one(planner, document) for document in documents]
         return [
-            replace(outcome, metadata=document.metadata) if isinstance(outcome, Failure) else outcome
+            outcome._replace(metadata=document.metadata) if isinstance(outcome, Failure) else outcome
             for outcome, document in zip(outcomes, documents, strict=True)
         ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qwen_batch.answer.filters import AnswerFilter
@@ -71,7 +71,7 @@ class Finisher:
                 now = datetime.datetime.now(datetime.UTC)
                 return answered_row(task, answer, finished.facts, started_at=started_at, finished_at=now)
             except DocumentError as error:
-                result = replace(plan_failure(task.document, error), stage="answer")
+                result = plan_failure(task.document, error)._replace(stage="answer")
             except Exception as error:  # whatever an answer does to the checks hurts its document alone
                 result = defect(task, "answer", error)
         logger.warning("%s: failed: %s: %s", result.doc_id, result.error_type, result.error)
@@ -90,4 +90,4 @@ def defect(task: DocumentTask, stage: Stage, error: Exception) -> Failure:
     """A defect of ours, or of a library: it must cost one row, not the night."""
     logger.error("%s: stage %s failed", task.document.doc_id, stage, exc_info=error)
     message = f"the stage {stage!r} failed: {error!r}; please report this"
-    return replace(plan_failure(task.document, DocumentError("internal", message)), stage=stage)
+    return plan_failure(task.document, DocumentError("internal", message))._replace(stage=stage)

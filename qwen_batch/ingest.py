@@ -6,7 +6,6 @@ are large.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import stat
 from collections import deque
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from qwen_batch.errors import UsageError
 from qwen_batch.read.frames import Trouble
-from qwen_batch.read.items import CHANGED, FileItem, Task, hash_file
+from qwen_batch.read.items import CHANGED, FileItem, Task
 from qwen_batch.read.kinds import SUFFIXES
 from qwen_batch.read.pool import ProcessPool
 from qwen_batch.records import CleanDocument, CleanSteps, Document, Failure, ReadSettings
@@ -32,15 +31,19 @@ LARGE_CHARS = 1_000_000  # a record with more text is cleaned in a child, under 
 
 
 class Ingest:
-    """Turns items into cleaned documents, several at a time. `lean`: see ProcessPool."""
+    """Turns items into cleaned documents, several at a time.
 
-    def __init__(self, input: ReadSettings, clean: CleanSteps, lean: bool = False) -> None:
+    `lean`: see ProcessPool. `is_hashed`: whether the hash of a file's content is asked for.
+    """
+
+    def __init__(self, input: ReadSettings, clean: CleanSteps, lean: bool = False, is_hashed: bool = True) -> None:
         self._input = input
         self._clean = clean
         self._passwords = passwords_of(input)
         self._ocr_seconds = OCR_SHARE * input.timeout_seconds if input.ocr != "off" else 0.0
         self._workers = input.workers or os.cpu_count() or 1
         self._lean = lean
+        self._is_hashed = is_hashed
 
     def iter_clean(
         self, items: Iterable[FileItem | Document | Failure], stopping: Callable[[], bool] = lambda: False
@@ -93,8 +96,8 @@ class Ingest:
         return ProcessPool("qwen_batch.readers:read_and_clean", self._workers, *limits, self._lean)
 
     def _task(self, item: FileItem | Document) -> Task:
-        with_pictures = self._input.ocr == "all"
-        return Task(item, self._passwords, self._input.max_pages, self._clean, self._ocr_seconds, with_pictures)
+        ocr = self._ocr_seconds, self._input.ocr == "all"
+        return Task(item, self._passwords, self._input.max_pages, self._clean, *ocr, self._is_hashed)
 
     def _clean_here(self, document: Document) -> CleanDocument | Failure:
         from qwen_batch.clean import clean_document  # its patterns take time to compile: only where there are records
@@ -103,7 +106,7 @@ class Ingest:
             return clean_document(document, self._clean)
         except Exception as error:  # a defect of ours must cost one row, not the night
             trouble = Trouble("cleaning_error", f"cleaning gave up: {type(error).__name__}: {error}")
-            return _failure(document, trouble)
+            return _failure(document, trouble, document.content_sha256)
 
 
 def more_seconds(item: FileItem | Document) -> float:
@@ -146,30 +149,34 @@ def _num_chars(document: Document) -> int:
 
 
 def _result(task: Task, result: CleanDocument | Trouble) -> CleanDocument | Failure:
-    return _failure(task.item, result) if isinstance(result, Trouble) else result
+    if isinstance(result, Trouble):
+        return _failure(task.item, result, _content_of(task, result))
+    return result
 
 
-def _failure(item: FileItem | Document, trouble: Trouble) -> Failure:
+def _failure(item: FileItem | Document, trouble: Trouble, content_sha256: str | None) -> Failure:
     return Failure(
         doc_id=item.doc_id,
         source=item.source,
         stage="clean" if trouble.error_type == "cleaning_error" else "read",
         error_type=trouble.error_type,
         error=mended(trouble.error),
-        content_sha256=_content_of(item, trouble),
+        content_sha256=content_sha256,
         num_pages=trouble.num_pages,
         metadata=item.metadata,
     )
 
 
-def _content_of(item: FileItem | Document, trouble: Trouble) -> str | None:
+def _content_of(task: Task, trouble: Trouble) -> str | None:
     """None for a file that changed meanwhile: its row must not count as that of the new content."""
-    if isinstance(item, Document):
-        return item.content_sha256
-    return None if trouble.error_type == CHANGED else _hash_or_none(item.path)
+    if isinstance(task.item, Document):
+        return task.item.content_sha256
+    return _hash_or_none(task.item.path) if task.is_hashed and trouble.error_type != CHANGED else None
 
 
 def _hash_or_none(path: Path) -> str | None:
+    from qwen_batch.read.hashes import hash_file
+
     try:
         return hash_file(path)
     except OSError:
@@ -186,7 +193,7 @@ def extract_all(
 ) -> Iterator[CleanDocument | Failure]:
     """Read and clean files, several at a time; what became of them comes in their order."""
     workers = input.workers or os.cpu_count() or 1
-    ingest = Ingest(dataclasses.replace(input, workers=min(len(paths), workers)), clean, lean)
+    ingest = Ingest(input._replace(workers=min(len(paths), workers)), clean, lean, is_hashed=False)
     return ingest.iter_in_order(_named(path) for path in paths)
 
 

@@ -127,7 +127,7 @@ class InputSection(Section):
     @property
     def settings(self) -> ReadSettings:
         """What of it reading needs."""
-        return ReadSettings(**{item.name: getattr(self, item.name) for item in dataclasses.fields(ReadSettings)})
+        return ReadSettings(**{name: getattr(self, name) for name in ReadSettings._fields})
 
 
 class CleanSection(Section):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from qwen_batch.clean import clean_document
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.items import CHANGED, Content, FileItem, Task, hash_file
+from qwen_batch.read.items import CHANGED, Content, FileItem, Task
 from qwen_batch.read.kinds import Kind, kind_of
 from qwen_batch.records import CleanDocument, CleanPage, Document, Removal
 
@@ -22,7 +21,7 @@ def read_and_clean(task: Task) -> CleanDocument:
     item = task.item
     try:
         before = _state(item.path)
-        digest = hash_file(item.path)
+        digest = _digest(item.path, task.is_hashed)
         try:
             done = _read_and_clean(item, task, digest)
         except DocumentError:
@@ -35,6 +34,16 @@ def read_and_clean(task: Task) -> CleanDocument:
     except OSError as error:
         raise DocumentError("unreadable", f"cannot be read: {error.strerror or error}") from None
     return done
+
+
+def _digest(path: Path, is_wanted: bool) -> str:
+    """Raises OSError, also where no hash is wanted: parsers say less clearly that a file cannot be opened."""
+    if not is_wanted:
+        path.open("rb").close()
+        return ""
+    from qwen_batch.read.hashes import hash_file
+
+    return hash_file(path)
 
 
 def _read_and_clean(item: FileItem, task: Task, digest: str) -> CleanDocument:
@@ -75,7 +84,7 @@ def _read_sections(
         warnings.update(dict.fromkeys(done.warnings))
     whole = clean_document(_document(item, digest, Content((), tuple(warnings))), task.clean)
     text = between.join(texts)
-    return replace(whole, text=text, pages=(CleanPage(1, text),), page_starts=(0,), removed=tuple(removed))
+    return whole._replace(text=text, pages=(CleanPage(1, text),), page_starts=(0,), removed=tuple(removed))
 
 
 def _document(item: FileItem, digest: str, content: Content) -> Document:

@@ -1,14 +1,13 @@
 """The values that cross rooms. All are frozen; none knows how it is read, computed or stored.
 
 Those of documents stand here. Those of requests and their answers (requests.py) are made when one of them is first
-named: a process that reads a file has no use for them, and making a frozen class takes half a millisecond.
+named: a process that reads a file has no use for them. For its sake these are named tuples, too: loading dataclasses
+takes 8 ms, and making a frozen one half a millisecond, which every file of its own would pay.
 """
 
-from __future__ import annotations
-
+# No annotations from __future__: NamedTuple compiles those anew that are text, which is a third of making a class.
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from qwen_batch.requests import Answer as Answer
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
 
 Stage = Literal["read", "clean", "plan", "generate", "answer", "write"]
 BBox = tuple[float, float, float, float]  # x0, top, x1, bottom in points (1/72 inch) from the page's top left corner
+NOTHING: Mapping[str, object] = {}  # shared by all that have no entries
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line of a page as it is printed."""
 
     text: str
@@ -37,8 +36,7 @@ class Line:
     code: bool = False  # set in letters of one width, or kept as typed by the format: its spaces mean something
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A cell that takes more than one place: its first row and column, from 0, and how many it takes of each."""
 
     row: int
@@ -47,8 +45,7 @@ class Span:
     num_columns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """A table of a page, row by row; a cell without text is ''."""
 
     rows: tuple[tuple[str, ...], ...]
@@ -58,8 +55,7 @@ class Table:
     dividers: tuple[float, ...] = ()  # points from the left, where white alone divides the columns of a page's table
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(NamedTuple):
     """An image that covers the middle of its page."""
 
     bbox: BBox
@@ -67,8 +63,7 @@ class Picture:
     see_through: bool  # drawn with transparency; a mask of its own does not count
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """One page as it was read, before cleaning, lines in reading order. A text file is one page.
 
     Places are those of the page turned so that its text stands upright.
@@ -90,32 +85,29 @@ class Page:
         return "\n".join(line.text for line in self.lines)
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One turn of a conversation, in the terms of chat templates."""
 
     role: str
     content: str
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """One input document as it was read: pages of text, or a ready conversation."""
 
     doc_id: str  # unique in a run; the searched folder's name and the path below it, or the record's id
     source: str  # path, path:line, or `stdin:line`
-    content_sha256: str  # hex, of the file's bytes or of the record
+    content_sha256: str  # hex, of the file's bytes or of the record; '': nobody asked
     pages: tuple[Page, ...] = ()
     messages: tuple[Message, ...] = ()  # not empty: the record is a conversation, and `pages` is empty
-    sampling: Mapping[str, object] = field(default_factory=dict)  # what the record itself asks, over the job's
-    metadata: Mapping[str, object] = field(default_factory=dict)  # the record's own, passed through
+    sampling: Mapping[str, object] = NOTHING  # what the record itself asks, over the job's
+    metadata: Mapping[str, object] = NOTHING  # the record's own, passed through
     priority: int = 0  # larger goes first
     warnings: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()  # what reading found that a reader of the answer must know
 
 
-@dataclass(frozen=True, slots=True)
-class ReadSettings:
+class ReadSettings(NamedTuple):
     """Within which bounds files are read; the job's section `input` says what each does. `extract` gets along with
     this form, which needs no pydantic."""
 
@@ -128,8 +120,7 @@ class ReadSettings:
     password_file: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CleanSteps:
+class CleanSteps(NamedTuple):
     """Which cleaning steps run; the job's section `clean` says what each does. Reading processes get this form, which
     needs no pydantic."""
 
@@ -144,8 +135,7 @@ class CleanSteps:
     tables: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
+class Removal(NamedTuple):
     """Something that cleaning took out of the text, and why."""
 
     page_number: int
@@ -153,8 +143,7 @@ class Removal:
     reason: str  # a short fixed word: header, footer, page_number, ...
 
 
-@dataclass(frozen=True, slots=True)
-class CleanPage:
+class CleanPage(NamedTuple):
     """The cleaned text of one page: paragraphs one a line, blank lines between blocks."""
 
     page_number: int
@@ -163,8 +152,7 @@ class CleanPage:
     ocr_confidence: float | None = None  # as that of Page
 
 
-@dataclass(frozen=True, slots=True)
-class CleanDocument:
+class CleanDocument(NamedTuple):
     """A document after cleaning. `text` and `pages` hold the same words."""
 
     doc_id: str
@@ -174,16 +162,15 @@ class CleanDocument:
     pages: tuple[CleanPage, ...] = ()
     page_starts: tuple[int, ...] = ()  # offset into `text` at which each of `pages` begins, ascending
     messages: tuple[Message, ...] = ()
-    sampling: Mapping[str, object] = field(default_factory=dict)
-    metadata: Mapping[str, object] = field(default_factory=dict)
+    sampling: Mapping[str, object] = NOTHING
+    metadata: Mapping[str, object] = NOTHING
     priority: int = 0
     removed: tuple[Removal, ...] = ()
     warnings: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()  # what reading or cleaning found that a reader of the answer must know
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """A document that could not be answered, and why."""
 
     doc_id: str
@@ -193,7 +180,7 @@ class Failure:
     error: str  # a sentence for the reader
     content_sha256: str | None = None  # None: not even the bytes could be read
     num_pages: int | None = None
-    metadata: Mapping[str, object] = field(default_factory=dict)
+    metadata: Mapping[str, object] = NOTHING
 
 
 def clean_id(doc_id: str) -> str:

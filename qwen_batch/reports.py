@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections import Counter
@@ -56,7 +55,7 @@ def _page(page: CleanPage) -> dict[str, Any]:
                 "rows": [[mended(cell) for cell in row] for row in table.rows],
                 "bbox": list(table.bbox) if table.bbox else None,
                 "header_rows": table.header_rows,
-                "spans": [dataclasses.asdict(span) for span in table.spans],
+                "spans": [span._asdict() for span in table.spans],
             }
             for table in page.tables
         ],

@@ -7,7 +7,6 @@ import difflib
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from qwen_batch.read.pool import ProcessPool
 from qwen_batch.records import CleanDocument, CleanSteps, ReadSettings
 from qwen_batch.terminal import one_line, visible
 
-RAW = CleanSteps(**{step.name: False for step in fields(CleanSteps)})
+RAW = CleanSteps(**dict.fromkeys(CleanSteps._fields, False))
 CONTEXT_WORDS = 6  # around a change
 MAX_WORDS = 20_000  # of a page, between the first change and the last
 FEW_WORDS = 1_000  # of which every one is compared; their square is what it takes

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from qwen_batch.records import CleanSteps, ReadSettings
 
 
 def settings(**changes: Any) -> ReadSettings:
-    return replace(ReadSettings(), **changes)
+    return ReadSettings(**changes)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "qwen_batch"
-SHARED = {"records", "errors", "job", "terminal"}
+SHARED = {"records", "errors", "job", "terminal", "patterns"}
 ROOMS = {"read", "clean", "plan", "engine", "model", "answer", "write", "operate", "bench", "kernels"}
 MAY_IMPORT = {  # besides itself and SHARED
     "__main__": {"cli", "extraction"},
@@ -36,6 +36,7 @@ MAY_IMPORT_TORCH_AT_TOP = {"engine", "model", "kernels", "bench"}
 SHARED_AMONG_THEMSELVES = {
     "errors": set(),
     "terminal": set(),
+    "patterns": set(),
     "records": {"requests"},
     "requests": {"errors", "records"},
     "job": {"errors", "records"},
@@ -109,13 +110,26 @@ def test_light_commands_import_nothing_heavy(arguments: list[str]) -> None:
     assert done.stdout
 
 
+CONTRACT = PACKAGE.parent / "sample_data" / "contracts" / "coffee_supply.pdf"
+
+
 def test_reading_processes_load_only_what_they_need() -> None:
     script = (
-        "import sys, qwen_batch.readers, qwen_batch.read.pdf\n"
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from qwen_batch.readers import read_and_clean\n"
+        "from qwen_batch.read.items import FileItem, Task\n"
+        "from qwen_batch.records import CleanSteps\n"
+        "task = Task(FileItem('a', Path(sys.argv[1]), 'a'), (), 100, CleanSteps(), is_hashed=False)\n"
+        "assert read_and_clean(task).text\n"
+        "from qwen_batch.clean.page_numbers import _IN_CHINESE\n"
+        "assert not any(pattern.cache_info().currsize for pattern in _IN_CHINESE)\n"
         "heavy = {'pydantic', 'yaml', 'typer', 'torch', 'spacy', 'lxml', 'pdfplumber', 'pypdfium2', 'numpy'}\n"
+        "heavy |= {'dataclasses', 'inspect', 'hashlib', 'socket'}\n"
         "sys.exit(str(heavy & set(sys.modules) or ''))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", script, str(CONTRACT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""
 
 
@@ -124,7 +138,9 @@ def test_a_plain_extract_loads_neither_typer_nor_pydantic() -> None:
         "import sys\n"
         "from qwen_batch.extraction import main, plain_extraction\n"
         "main(plain_extraction(['--json', 'no-such-file']))\n"
-        "sys.exit(str({'pydantic', 'yaml', 'typer', 'lxml', 'pypdfium2', 'qwen_batch.clean'} & set(sys.modules) or ''))"
+        "heavy = {'pydantic', 'yaml', 'typer', 'lxml', 'pypdfium2', 'dataclasses', 'hashlib', 'socket'}\n"
+        "heavy |= {'qwen_batch.clean'}\n"
+        "sys.exit(str(heavy & set(sys.modules) or ''))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == ""

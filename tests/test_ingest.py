@@ -21,8 +21,9 @@ from qwen_batch import readers
 from qwen_batch.errors import DocumentError, UsageError
 from qwen_batch.ingest import MAX_PASSWORD_BYTES, Ingest, extract, extract_all, more_seconds, passwords_of
 from qwen_batch.read.frames import Trouble
+from qwen_batch.read.hashes import hash_file
 from qwen_batch.read.inputs import iter_inputs
-from qwen_batch.read.items import FileItem, Task, hash_file
+from qwen_batch.read.items import FileItem, Task
 from qwen_batch.read.kinds import Kind
 from qwen_batch.records import CleanDocument, CleanSteps, Document, Failure, Line, Message, Page, ReadSettings
 from qwen_batch.reports import extract_report, format_report
@@ -305,7 +306,8 @@ def test_a_file_that_changes_while_it_is_read_is_not_taken_for_the_new_one(
     monkeypatch.setattr(readers, "_read_pages", read_and_grow)
     with pytest.raises(DocumentError, match="changed while it was read; the next run reads it again") as raised:
         readers.read_and_clean(task)
-    failure = ingest_module._failure(task.item, Trouble(raised.value.error_type, str(raised.value)))
+    failure = ingest_module._result(task, Trouble(raised.value.error_type, str(raised.value)))
+    assert isinstance(failure, Failure)
     assert (failure.error_type, failure.content_sha256) == ("changed", None)
 
 

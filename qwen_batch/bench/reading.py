@@ -12,7 +12,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from qwen_batch.errors import DocumentError
@@ -39,7 +39,7 @@ def measure(file: Path, repeat: int) -> Reading:
     task = Task(FileItem(file.name, file, str(file)), (), MAX_PAGES, CleanSteps())
     document = read_and_clean(task)
     tables = sum(len(page.tables) for page in document.pages)
-    plain = task._replace(clean=replace(task.clean, tables=False))
+    plain = task._replace(clean=task.clean._replace(tables=False))
     return Reading(file, len(document.pages), tables, _best(task, repeat), _best(plain, repeat))
 
 

@@ -148,13 +148,12 @@ def _is_centred(row: Row, after: Row, column: tuple[float, float]) -> bool:
     """Whether two lines of unlike length stand in the middle of the text, one below the other."""
     middle, below = (row.x0 + row.x1) / 2, (after.x0 + after.x1) / 2
     is_wide = row.x1 - row.x0 > SHORT * (column[1] - column[0])
-    if is_item_text(row.text) or (is_wide and _begins_lower(after.text)):
-        return False
     return (
         abs(middle - below) < SAME_MIDDLE * row.size
         and abs(row.x0 - after.x0) > UNLIKE * row.size
         and min(row.x0, after.x0) > column[0] + INDENT * row.size
         and abs(2 * middle - sum(column)) < 2 * SAME_COLUMN * row.size
+        and not (is_item_text(row.text) or (is_wide and _begins_lower(after.text)))
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from qwen_batch.clean.hyphens import Vocabulary, join_texts
@@ -21,11 +20,11 @@ def join_cells(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Removal, 
 
 
 def _join_page(page: Page, vocabulary: Vocabulary) -> Page:
-    return dataclasses.replace(page, tables=tuple(_join_table(table, vocabulary) for table in page.tables))
+    return page._replace(tables=tuple(_join_table(table, vocabulary) for table in page.tables))
 
 
 def _join_table(table: Table, vocabulary: Vocabulary) -> Table:
-    return dataclasses.replace(table, rows=tuple(tuple(_join(cell, vocabulary) for cell in row) for row in table.rows))
+    return table._replace(rows=tuple(tuple(_join(cell, vocabulary) for cell in row) for row in table.rows))
 
 
 def _join(cell: str, vocabulary: Vocabulary) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
@@ -69,13 +70,14 @@ def in_table(line: Line, page: Page) -> bool:
 
 def _of_page(page_index: int, page: Page) -> Iterator[EdgeLine]:
     boxes = [
-        (number, line, line.bbox)
+        (number, line, box)
         for number, line in enumerate(page.lines)
-        if line.bbox is not None and line.text.strip() and not in_table(line, page)
+        if (box := line.bbox) is not None and line.text.strip()
     ]
-    upright = [entry for entry in boxes if _is_vertical(entry[1])]
-    level = [entry for entry in boxes if not _is_vertical(entry[1])] if upright else boxes
-    rows = _rows(level)
+    if page.tables:
+        boxes = [entry for entry in boxes if not in_table(entry[1], page)]
+    upright = [entry for entry in boxes if _is_vertical(entry)]
+    rows = _rows([entry for entry in boxes if not _is_vertical(entry)] if upright else boxes)
     height = page.height or max((box[3] for _, _, box in boxes), default=0.0)
     for edge, ordered in (("top", rows), ("bottom", rows[::-1])):
         for position, row in enumerate(ordered[:EDGE_ROWS]):
@@ -97,12 +99,14 @@ _Entry = tuple[int, Line, BBox]
 def _rows(entries: Sequence[_Entry]) -> list[list[_Entry]]:
     """Lines grouped into rows, from the top down."""
     rows: list[list[_Entry]] = []
+    first = -math.inf  # the middle of the first line of a row
     for entry in sorted(entries, key=lambda item: item[2][1] + item[2][3]):
         middle = (entry[2][1] + entry[2][3]) / 2
-        if rows and middle - (rows[-1][0][2][1] + rows[-1][0][2][3]) / 2 <= ROW_TOLERANCE:
+        if middle - first <= ROW_TOLERANCE:
             rows[-1].append(entry)
         else:
             rows.append([entry])
+            first = middle
     return rows
 
 
@@ -111,7 +115,7 @@ def _gap(row: Sequence[_Entry], other: Sequence[_Entry]) -> float:
     return min(box[1] for _, _, box in lower) - max(box[3] for _, _, box in upper)
 
 
-def _is_vertical(line: Line) -> bool:
+def _is_vertical(entry: _Entry) -> bool:
     """Text that runs up or down the margin."""
-    box = line.bbox
-    return box is not None and len(line.text) > 3 and box[3] - box[1] > 2 * (box[2] - box[0])
+    _, line, (x0, top, x1, bottom) = entry
+    return bottom - top > 2 * (x1 - x0) and len(line.text) > 3

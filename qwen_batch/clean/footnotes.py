@@ -3,20 +3,20 @@ paragraph that they interrupt goes on."""
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
 from qwen_batch.clean.markers import RAISED, ends_sentence, starts_lower
 from qwen_batch.clean.rows import Entry, Placed, Row
 from qwen_batch.clean.sizes import middle_size
+from qwen_batch.patterns import late
 
 SMALLER = 0.94  # of the body's font size: notes are at most this large
 SMALLEST = 0.5
 FOOT = 0.4  # of the page's lines, from its top: what ends above is no foot
-_RULE = re.compile(r"[-–—_=\s]{3,}")  # that is typed, not drawn
-_NUMBER = re.compile(rf"\[?(\d{{1,3}}|[{RAISED}]{{1,3}})")
-_MARK = re.compile(rf"(?:\d{{1,3}}|[{RAISED}]{{1,3}}|\[\d{{1,3}}\]|[*†‡§¶#]{{1,3}})[.)]?\s*(?=[^\W_]|[\"“'‘(«„\[])")
+_RULE = late(r"[-–—_=\s]{3,}")  # that is typed, not drawn
+_NUMBER = late(rf"\[?(\d{{1,3}}|[{RAISED}]{{1,3}})")
+_MARK = late(rf"(?:\d{{1,3}}|[{RAISED}]{{1,3}}|\[\d{{1,3}}\]|[*†‡§¶#]{{1,3}})[.)]?\s*(?=[^\W_]|[\"“'‘(«„\[])")
 
 
 def mark_footnotes(pages: Sequence[Sequence[Entry]]) -> list[list[Entry]]:
@@ -70,7 +70,7 @@ def _is_above(entry: Entry, before: Entry) -> bool:
 
 def _are_notes(rows: Sequence[Row], before: Sequence[Entry]) -> bool:
     """Whether a run begins with a mark, or takes up a note of the column before."""
-    first = next((row for row in rows if not _RULE.fullmatch(row.text)), rows[0])
+    first = next((row for row in rows if not _RULE().fullmatch(row.text)), rows[0])
     if _is_mark(first.text):
         return True
     last = next((entry for entry in reversed(before) if isinstance(entry, Row) and entry.note), None)
@@ -82,12 +82,12 @@ def _marked(rows: Sequence[Row]) -> Iterator[tuple[Row, bool]]:
     last: int | None = None
     ended = True
     for row in rows:
-        number = _NUMBER.match(row.text)
-        starts = ended and bool(_is_mark(row.text) or _RULE.fullmatch(row.text))
+        number = _NUMBER().match(row.text)
+        starts = ended and bool(_is_mark(row.text) or _RULE().fullmatch(row.text))
         if number:
             starts = _is_mark(row.text) and (last is None or _value(number[1]) == last + 1)
             last = _value(number[1]) if starts else last
-        ended = ends_sentence(row.text) or bool(_RULE.fullmatch(row.text))
+        ended = ends_sentence(row.text) or bool(_RULE().fullmatch(row.text))
         yield row, starts
 
 
@@ -96,7 +96,7 @@ def _value(number: str) -> int:
 
 
 def _is_mark(text: str) -> bool:
-    return bool(_MARK.match(text))
+    return bool(_MARK().match(text))
 
 
 def _is_small(entry: Entry, body: float) -> bool:

@@ -15,7 +15,6 @@ than the body and close above it; one that does not differ may be the title of e
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -74,7 +73,7 @@ def _without_asides(pages: Sequence[Page]) -> tuple[Sequence[Page], tuple[Remova
     if not any(line.aside for page in pages for line in page.lines):
         return pages, ()
     removed = [Removal(page.page_number, line.text, line.aside) for page in pages for line in page.lines if line.aside]
-    kept = [dataclasses.replace(page, lines=tuple(line for line in page.lines if not line.aside)) for page in pages]
+    kept = [page._replace(lines=tuple(line for line in page.lines if not line.aside)) for page in pages]
     return kept, tuple(removed)
 
 
@@ -97,7 +96,7 @@ def _in_zone(line: EdgeLine, pages: Sequence[Page], edges: Mapping[str, float]) 
 
 def _could_be_body(line: EdgeLine, body_size: float) -> bool:
     """Whether a line is no smaller than the body, and more than a rule of signs."""
-    return line.edge != "side" and line.size >= SMALL_SIZE * body_size and bool(WORD.search(line.text))
+    return line.edge != "side" and line.size >= SMALL_SIZE * body_size and bool(WORD().search(line.text))
 
 
 def _without_headings(clusters: Iterable[Sequence[EdgeLine]], body_size: float) -> list[EdgeLine]:

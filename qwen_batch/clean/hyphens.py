@@ -13,8 +13,10 @@ from collections.abc import Iterable
 
 from qwen_batch.clean.markers import joins_without_space
 from qwen_batch.clean.words import Language, is_word, language_of
+from qwen_batch.patterns import late
 
 HYPHENS = "-\u2010\u2011"
+_ENDS = tuple(HYPHENS)
 # No words of their own; before a word that no list has together with them they keep it: multi-arch, mid-term.
 PREFIXES = frozenset(("multi", "semi", "pseudo", "ultra", "anti", "mid", "intra"))
 CONJUNCTIONS = frozenset(("and", "or", "und", "oder", "bzw", "sowie", "bis", "et", "ou", "to"))
@@ -45,32 +47,39 @@ LINKING = frozenset(_LINKING.split())  # inner parts of long compounds
 DASHES = f"{HYPHENS}–—"
 MIN_COMMON = 4  # words of a document that tell its language
 _WORD = re.compile(r"[^\W\d_]+(?:[-\u2010\u2011'’][^\W\d_]+)*")
-_LAST = re.compile(r"([^\W_]+(?:[-\u2010\u2011][^\W_]+)*)[-\u2010\u2011]$")
-_FIRST = re.compile(r"[^\W_]+(?:[-\u2010\u2011][^\W_]+)*")
+_LAST = late(r"([^\W_]+(?:[-\u2010\u2011][^\W_]+)*)[-\u2010\u2011]$")
+_FIRST = late(r"[^\W_]+(?:[-\u2010\u2011][^\W_]+)*")
 _OPENING = "(“\"'‘„«$€£§"
 _CLOSING_SIGNS = ".)”\"’'»%]"
 _DOMAIN = "(?:com|org|net|gov|edu|info|int|mil|io|eu|de|uk|fr|it|nl|ch|at|cn|jp|us|au|ca)"
-_REST = re.compile(rf"{_DOMAIN}(?![^\W_])|[a-z0-9][\w.-]*/")  # of an address after a dot
-_DOTTED = re.compile(rf"\.(?:[\w-]+\.)*{_DOMAIN}(?![^\W_])")
+_REST = late(rf"{_DOMAIN}(?![^\W_])|[a-z0-9][\w.-]*/")  # of an address after a dot
+_DOTTED = late(rf"\.(?:[\w-]+\.)*{_DOMAIN}(?![^\W_])")
 _ADDRESS = re.compile(r"\S*(?:://|www\.|/|@|\\)\S*$")
 _ENDINGS = "txt|pdf|docx?|xlsx?|csv|html?|xml|json|ya?ml|md|py|sh|c|conf|log|zip|gz|png|jpe?g"
-_FILE_NAME = re.compile(rf"[\w-]*\.(?:{_ENDINGS})(?!\w)")
+_FILE_NAME = late(rf"[\w-]*\.(?:{_ENDINGS})(?!\w)")
 
 
 class Vocabulary:
-    """The words of a document, divided ones left out."""
+    """The words of a document, divided ones left out. They are counted when they are first asked for."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        self._counts: Counter[str] = Counter()
+        self._lines = lines
+
+    @functools.cached_property
+    def _counts(self) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        whole: list[str] = []  # lines that neither begin nor end with a part of a word
         divided = False
-        for line in lines:
-            plain = line if line.isascii() else line.replace("\u2010", "-").replace("\u2011", "-")
-            words = [word.casefold() for word in _WORD.findall(plain)]
-            if divided:
-                words = words[1:]
-            divided = bool(line) and line[-1] in HYPHENS
-            self._counts.update(words[:-1] if divided else words)
-        self._counts.update({part: 1 for word in self._counts for part in word.split("-") if "-" in word})
+        for line in self._lines:
+            goes_on, divided = divided, line.endswith(_ENDS)
+            if goes_on or divided:
+                words = _words(line)[goes_on:]
+                counts.update(words[:-1] if divided else words)
+            else:
+                whole.append(line)
+        counts.update(_words("\n".join(whole)))
+        counts.update({part: 1 for word in counts if "-" in word for part in word.split("-")})
+        return counts
 
     @functools.cached_property
     def language(self) -> Language | None:
@@ -86,6 +95,13 @@ class Vocabulary:
         return any(self._counts[form] for form in (folded, f"{folded}s", folded.removesuffix("s")))
 
 
+def _words(text: str) -> list[str]:
+    """Words as they are counted, whatever their case."""
+    if text.isascii():
+        return _WORD.findall(text.lower())
+    return [word.casefold() for word in _WORD.findall(text.replace("\u2010", "-").replace("\u2011", "-"))]
+
+
 def join_texts(before: str, after: str, vocabulary: Vocabulary) -> str:
     """Two lines of one paragraph as one."""
     before, after = before.rstrip(), after.lstrip()
@@ -97,7 +113,7 @@ def join_texts(before: str, after: str, vocabulary: Vocabulary) -> str:
 
 def glue_between(before: str, after: str, vocabulary: Vocabulary) -> tuple[str, int]:
     """(what stands between, how many characters of `before` stay)."""
-    if before[-1] in HYPHENS and (last := _LAST.search(before[-80:])):
+    if before[-1] in HYPHENS and (last := _LAST().search(before[-80:])):
         return _at_hyphen(last[1], before, after, vocabulary)
     if _is_closed(before[-2:], after[:2]) or _goes_on_in_address(before[-200:].split(" ")[-1], after):
         return "", len(before)
@@ -118,11 +134,11 @@ def _goes_on_in_address(token: str, after: str) -> bool:
     if token[-1] in "/-_=&?@#%" or token.endswith("www."):
         return True
     is_link = "://" in token or "www." in token or "@" in token
-    return is_link and bool(_REST.match(after) if token[-1] == "." else after[0] in "/?&" or _DOTTED.match(after))
+    return is_link and bool(_REST().match(after) if token[-1] == "." else after[0] in "/?&" or _DOTTED().match(after))
 
 
 def _at_hyphen(left: str, before: str, after: str, vocabulary: Vocabulary) -> tuple[str, int]:
-    first = _FIRST.match(after)
+    first = _FIRST().match(after)
     keep, drop = ("", len(before)), ("", len(before) - 1)
     if first is None:
         return ("" if after[0] in "/,;.)" else " "), len(before)
@@ -140,7 +156,7 @@ def _at_hyphen(left: str, before: str, after: str, vocabulary: Vocabulary) -> tu
         return drop if whole >= hyphened else keep
     near = Counter(f"{before[-200:]} {after[:200]}".casefold().split())
     language = language_of(near, least=1) or vocabulary.language
-    if _FILE_NAME.match(after):
+    if _FILE_NAME().match(after):
         return drop if language and is_word(left + right, language) else keep
     return keep if _is_compound(left, tail, right, vocabulary, language) else drop
 

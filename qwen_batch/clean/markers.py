@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from qwen_batch.patterns import late
+
 _CJK = (  # first and last of each range
     ("\u2e80", "\u31bf"),
     ("\u3200", "\u9fff"),
@@ -13,8 +15,8 @@ _CJK = (  # first and last of each range
     ("\uff01", "\uff60"),
     ("\U00020000", "\U0003ffff"),
 )
-# Whatever runs from right to left, and more.
-_RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]|[\U00010800-\U00010fff]|[\U0001e800-\U0001efff]")
+# Whatever runs from right to left, and more: finer sets take longer to compile.
+_RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufeff\U00010800-\U0001efff]")
 _SHARED_PUNCTUATION = "“”‘’—–…·×"  # wide beside Chinese, narrow beside Latin
 RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹"  # reading writes footnote marks and exponents so
 COLUMN_GAP = "   "  # a gap between words too wide for a space; reading writes it so
@@ -33,10 +35,13 @@ _CLAUSES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("letter", re.compile(r"\(?([a-zA-Z])\1?\)\s?|[A-Z]\.\s|[a-z]\.\s(?=\S)")),
     ("roman", re.compile(r"\(?(?:[ivxl]{1,7}|[IVXL]{1,7})[.)]\s?")),
     ("word", re.compile(rf"(?i:{'|'.join(_DIVISIONS)})\s+(?:\d|[IVXLC]+\b|[A-Z]\b)")),
-    ("chinese", re.compile(r"第\s?[〇零一二三四五六七八九十百千\d.]+\s?[条條章节節款项項编編部]")),
-    ("chinese_number", re.compile(r"[一二三四五六七八九十]{1,3}\s?[、．.]|[（(][一二三四五六七八九十\d]{1,3}[)）]")),
-    ("circled", re.compile(r"[①-⑳⑴-⒇]")),
-    ("paragraph_sign", re.compile(r"§+\s?\d")),
+    ("chinese_number", re.compile(r"\(\d{1,3}\)")),
+)
+_WIDE_CLAUSES = (  # all but the second tell themselves by their first character, and that by its first five
+    ("chinese", late(r"第\s?[〇零一二三四五六七八九十百千\d.]+\s?[条條章节節款项項编編部]")),
+    ("chinese_number", late(r"[一二三四五六七八九十]{1,3}\s?[、．.]|[（(][一二三四五六七八九十\d]{1,3}[)）]")),
+    ("circled", late(r"[①-⑳⑴-⒇]")),
+    ("paragraph_sign", late(r"§+\s?\d")),
 )
 _SENTENCE_END = re.compile(rf"[.!?;:。！？；：︰…][\"'”’»」』)）\]】〕]*(?:\d{{1,3}}|\[\d+\]|[{RAISED}]{{1,3}})?$")
 _CODE_START = re.compile(r"[$#%>]\s|//|/\*|<[/?!a-zA-Z]|\||```|[-+]{3}\s|@@|\.\.\s")
@@ -47,11 +52,11 @@ _MARK_WITH_GAP = re.compile(r"(?:[^\w\s]{1,2}|\(?\w{1,4}[.)]|\d+(?:\.\d+)+|\d{1,
 _BARE = re.compile(r"(\d{1,3})\s+[^\W\d]")  # a number without a dot
 _LABEL = re.compile(r"[A-ZÄÖÜ][\w./'’&()-]*(?: [\w./'’&()-]+){0,4} ?:(?:\s|$)")
 _HAN = "\u4e00", "\u9fff"  # the first and the last
-_HAN_LABEL = r"[\u4e00-\u9fff][\u4e00-\u9fff\s（）]{0,9}[：:]"  # compiled where it is wanted: a millisecond
-_CITATION = re.compile(r"\(\d{1,3}\)[.,;]\s|\[\d{1,3}\][.,;]?\s")
+_HAN_NAME = 10  # characters of a label before its colon
+_CITATION = late(r"\(\d{1,3}\)[.,;]\s|\[\d{1,3}\][.,;]?\s")
 _LONE = re.compile(r"[IVXLC]{1,6}\.?|[A-Z]\.?")
-_TYPED_END = re.compile(r"[.?!][\"'”’)\]]{0,2}$")
-_GAP = re.compile(r"\s{3,}")
+_TYPED_END = late(r"[.?!][\"'”’)\]]{0,2}$")
+_GAP = late(r"\s{3,}")
 _LEADERS = re.compile(r"(?:[.·…]\s?){4,}\s*(?:\d+|[ivxlc]+)?$")
 
 
@@ -74,7 +79,10 @@ def bullet(text: str) -> bool:
 
 def clause_kind(text: str) -> str | None:
     """Kind of numbering that a line begins with: `1.2`, `(a)`, `第三条`, `一、` ..."""
-    return next((kind for kind, pattern in _CLAUSES if pattern.match(text)), None)
+    found = next((kind for kind, pattern in _CLAUSES if pattern.match(text)), None)
+    if found or text[:5].isascii():
+        return found
+    return next((kind for kind, pattern in _WIDE_CLAUSES if pattern().match(text)), None)
 
 
 def is_item_text(text: str) -> bool:
@@ -84,7 +92,7 @@ def is_item_text(text: str) -> bool:
 
 def is_citation(text: str) -> bool:
     """Whether a line begins with a number that ends the sentence before, as `(10). The samples` does."""
-    return _CITATION.match(text) is not None
+    return _CITATION().match(text) is not None
 
 
 def follows_number(before: str, text: str) -> bool:
@@ -95,8 +103,13 @@ def follows_number(before: str, text: str) -> bool:
 
 def is_label(text: str) -> bool:
     """Whether a line begins with a name and a colon, as in blocks of addresses and signatures: `Title: Director`."""
-    is_han = _HAN[0] <= text[:1] <= _HAN[1]
-    return bool(re.match(_HAN_LABEL, text) if is_han else _LABEL.match(text))
+    return _is_han_label(text) if _HAN[0] <= text[:1] <= _HAN[1] else _LABEL.match(text) is not None
+
+
+def _is_han_label(text: str) -> bool:
+    """A pattern with all ideographs takes two milliseconds to compile."""
+    name, colon, _ = text[: _HAN_NAME + 1].replace("：", ":").partition(":")
+    return bool(colon) and all(_HAN[0] <= char <= _HAN[1] or char.isspace() or char in "（）" for char in name)
 
 
 def is_lone_mark(text: str) -> bool:
@@ -133,7 +146,7 @@ def has_sentence_gaps(text: str) -> bool:
     """Whether wide gaps stand after the ends of sentences only, as typewritten lines have them."""
     if not has_columns(text) or len(text.split()) < TYPED_WORDS:
         return False
-    return all(_TYPED_END.search(piece) for piece in _GAP.split(text)[:-1])
+    return all(_TYPED_END().search(piece) for piece in _GAP().split(text)[:-1])
 
 
 def is_tabular(text: str) -> bool:

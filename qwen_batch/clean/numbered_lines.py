@@ -8,7 +8,6 @@ Where one page shows that, shorter columns at the same place on others are line 
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from qwen_batch.clean.edges import in_table
 from qwen_batch.clean.markers import has_columns, starts_lower
-from qwen_batch.records import Line, Page, Removal
+from qwen_batch.records import BBox, Line, Page, Removal
 
 Side = Literal["left", "right"]
 COLUMNS: tuple[tuple[Side, int], ...] = (("left", 1), ("left", 5), ("right", 5))  # where numbers are, and their step
@@ -60,8 +59,12 @@ def strip_numbers(pages: Sequence[Page], reason: str) -> tuple[tuple[Page, ...],
 
 def _find(pages: Sequence[Page]) -> list[list[Numbered]]:
     """For each page the lines whose number is a line number."""
+    with_numbers = [list(_with_number(page)) for page in pages]
     for side, step in COLUMNS:
-        columns = [_counting(list(_of_side(page, side)), step) for page in pages]
+        columns = [
+            _counting(list(_of_side(page, lines, side)), step) if lines else []
+            for page, lines in zip(pages, with_numbers, strict=True)
+        ]
         certain = [column for column, page in zip(columns, pages, strict=True) if _is_certain(column, page, step)]
         spaced = [column for column, page in zip(columns, pages, strict=True) if _is_spaced(column, page, step)]
         if certain or len(spaced) >= MIN_PAGES_SPACED:
@@ -70,21 +73,26 @@ def _find(pages: Sequence[Page]) -> list[list[Numbered]]:
     return [[] for _ in pages]
 
 
-def _of_side(page: Page, side: Side) -> Iterator[Numbered]:
+def _with_number(page: Page) -> Iterator[tuple[int, Line, BBox]]:
+    """The lines that begin or end with a number."""
+    for index, line in enumerate(page.lines):
+        if (line.text[:1].isdecimal() or line.text[-1:].isdecimal()) and line.bbox and not in_table(line, page):
+            yield index, line, line.bbox
+
+
+def _of_side(page: Page, lines: Sequence[tuple[int, Line, BBox]], side: Side) -> Iterator[Numbered]:
     """The lines that begin, or end, with a number in that margin."""
     width = page.width or 0.0
-    for index, line in enumerate(page.lines):
-        if line.bbox is None or not (line.text[:1].isdecimal() or line.text[-1:].isdecimal()) or in_table(line, page):
-            continue
-        place = line.bbox[0] if side == "left" else line.bbox[2]
+    for index, line, box in lines:
+        place = box[0] if side == "left" else box[2]
         if not (place < MARGIN_SHARE * width if side == "left" else place > (1 - MARGIN_SHARE) * width):
             continue
         if _ALONE.fullmatch(line.text):
-            yield Numbered(index, int(line.text), place, line.bbox[1], "", "")
+            yield Numbered(index, int(line.text), place, box[1], "", "")
         elif side == "left" and (match := _BEFORE.match(line.text)):
-            yield Numbered(index, int(match[1]), place, line.bbox[1], line.text[match.end() :], match[2])
+            yield Numbered(index, int(match[1]), place, box[1], line.text[match.end() :], match[2])
         elif side == "right" and (match := _AFTER.search(line.text)):
-            yield Numbered(index, int(match[2]), place, line.bbox[1], line.text[: match.start()], match[1])
+            yield Numbered(index, int(match[2]), place, box[1], line.text[: match.start()], match[1])
 
 
 def _counting(lines: Sequence[Numbered], step: int) -> list[Numbered]:
@@ -182,7 +190,7 @@ def _stripped(page: Page, found: Sequence[Numbered], reason: str, removed: list[
     for numbered in sorted(found):
         removed.append(Removal(page.page_number, str(numbered.value), reason))
         lines[numbered.line_index] = _rest(page.lines[numbered.line_index], numbered)
-    return dataclasses.replace(page, lines=tuple(line for line in lines if line is not None))
+    return page._replace(lines=tuple(line for line in lines if line is not None))
 
 
 def _rest(line: Line, numbered: Numbered) -> Line | None:
@@ -192,4 +200,4 @@ def _rest(line: Line, numbered: Numbered) -> Line | None:
     x0, top, x1, bottom = line.bbox
     width = (x1 - x0) * len(numbered.rest) / len(line.text)
     box = (x1 - width, top, x1, bottom) if line.text.endswith(numbered.rest) else (x0, top, x0 + width, bottom)
-    return dataclasses.replace(line, text=numbered.rest, bbox=box)
+    return line._replace(text=numbered.rest, bbox=box)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
 from qwen_batch.records import Line, Page, Removal
@@ -21,5 +20,5 @@ def without_lines(
                 removals.append(Removal(page.page_number, line.text, reason))
             else:
                 kept.append(line)
-        done.append(page if len(kept) == len(page.lines) else dataclasses.replace(page, lines=tuple(kept)))
+        done.append(page if len(kept) == len(page.lines) else page._replace(lines=tuple(kept)))
     return tuple(done), tuple(removals)

@@ -5,7 +5,6 @@ Lines without geometry get one: a column is half an em wide, and each line is pr
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -96,9 +95,7 @@ def _iter_printed(page: Page) -> Iterator[Entry]:
     waiting = list(page.tables)
     for line in page.lines:
         if page.tables and in_table(line, page):
-            table = next(
-                (table for table in waiting if in_table(line, dataclasses.replace(page, tables=(table,)))), None
-            )
+            table = next((table for table in waiting if in_table(line, page._replace(tables=(table,)))), None)
             if table is not None:
                 waiting.remove(table)
                 yield Placed(table, page.page_number)
@@ -144,7 +141,7 @@ def _turned(line: Line, width: float) -> Line:
     if line.bbox is None:
         return line
     x0, top, x1, bottom = line.bbox
-    return dataclasses.replace(line, bbox=(top, width - x1, bottom, width - x0))
+    return line._replace(bbox=(top, width - x1, bottom, width - x0))
 
 
 def _printed_row(line: Line, page_number: int, width: float) -> Row:

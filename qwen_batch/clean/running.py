@@ -10,6 +10,7 @@ from typing import NamedTuple
 from qwen_batch.clean.edges import EdgeLine, mask
 from qwen_batch.clean.page_numbers import MOST_SHIFTED, PAGE_WORDS
 from qwen_batch.clean.sizes import median
+from qwen_batch.patterns import late
 
 MIN_PAGES = 3
 MIN_RUN = 4  # pages of a section with a running line of its own
@@ -25,14 +26,14 @@ CONSTANT = 0.8  # share of the lines in which a number is the same
 TRACKING = 0.6  # share of lines in which a number counts with the pages
 SAME_SIZE = 0.06  # relative
 _NUMBER = re.compile(r"\d+")
-_PAGE_NUMBER_APART = re.compile(r"^(\d{1,4})\s{3,}|(?<![:\s])\s{3,}(\d{1,4})$")
-_PAGE_BEFORE = re.compile(rf"(?<!\w){PAGE_WORDS}\s*[-:]?\s*$", re.IGNORECASE)
-_TOTAL_AFTER = re.compile(r"\s*(?:of|/|de|von|di|z|из|sur)\s*\d", re.IGNORECASE)
-_LABEL_BEFORE = re.compile(r"(?:[:：=#№$€£¥]|\b(?:no|nr)\.?)\s*$", re.IGNORECASE)
-_APART_BEFORE = re.compile(r"(?:^|\s{3,}|[-–—|•·~*/])\s*[\[(]?$")
-_APART_AFTER = re.compile(r"[\])]?\s*(?:$|\s{3,}|[-–—|•·~*])")
-_SIGN = re.compile(r"[-–—|•·~*/\[\]()]|\s{3}")
-WORD = re.compile(r"[^\W\d_]{2,}|[\u3400-\u9fff]")
+_PAGE_NUMBER_APART = late(r"^(\d{1,4})\s{3,}|(?<![:\s])\s{3,}(\d{1,4})$")
+_PAGE_BEFORE = late(rf"(?<!\w){PAGE_WORDS}\s*[-:]?\s*$", re.IGNORECASE)
+_TOTAL_AFTER = late(r"\s*(?:of|/|de|von|di|z|из|sur)\s*\d", re.IGNORECASE)
+_LABEL_BEFORE = late(r"(?:[:：=#№$€£¥]|\b(?:no|nr)\.?)\s*$", re.IGNORECASE)
+_APART_BEFORE = late(r"(?:^|\s{3,}|[-–—|•·~*/])\s*[\[(]?$")
+_APART_AFTER = late(r"[\])]?\s*(?:$|\s{3,}|[-–—|•·~*])")
+_SIGN = late(r"[-–—|•·~*/\[\]()]|\s{3}")
+WORD = late(r"[^\W\d_]{2,}|[\u3400-\u9fff]")
 
 
 def relative_gap(cluster: Sequence[EdgeLine]) -> float:
@@ -119,11 +120,11 @@ def _page_numbers(line: EdgeLine) -> Iterator[int]:
     for match in _NUMBER.finditer(line.text):
         before, after = line.text[: match.start()], line.text[match.end() :]
         number = int(match[0][:8])
-        if _PAGE_BEFORE.search(before) or _TOTAL_AFTER.match(after):
+        if _PAGE_BEFORE().search(before) or _TOTAL_AFTER().match(after):
             yield number
-        elif not _LABEL_BEFORE.search(before) and (_APART_BEFORE.search(before) or _APART_AFTER.match(after)):
+        elif not _LABEL_BEFORE().search(before) and (_APART_BEFORE().search(before) or _APART_AFTER().match(after)):
             beside = before[-3:] + after[:3]
-            if _SIGN.search(beside) or abs(number - line.page_index) <= MOST_SHIFTED:
+            if _SIGN().search(beside) or abs(number - line.page_index) <= MOST_SHIFTED:
                 yield number
 
 
@@ -145,7 +146,7 @@ def numbered(lines: Sequence[EdgeLine], needed: int) -> Iterator[EdgeLine]:
     """Lines at one place with a page number apart at an end, whatever else they say: `2   The parties`."""
     groups: dict[tuple[str, int], list[EdgeLine]] = defaultdict(list)
     for line in lines:
-        if match := _PAGE_NUMBER_APART.search(line.text):
+        if match := _PAGE_NUMBER_APART().search(line.text):
             groups[line.edge, int(match[1] or match[2]) - line.page_index].append(line)
     for group in groups.values():
         for cluster in _clusters(group, SLOT_TOLERANCE):
@@ -241,7 +242,7 @@ def _is_dense(slot: Sequence[EdgeLine], found: Sequence[EdgeLine]) -> bool:
 
 def _telling_words(slot: Sequence[EdgeLine]) -> list[set[str]]:
     """The words of each line but for those that all say, as `Signed` does before different names."""
-    words = [set(WORD.findall(line.text.casefold())) for line in slot]
+    words = [set(WORD().findall(line.text.casefold())) for line in slot]
     often = Counter(word for each in words for word in each)
     labels = {word for word, count in often.items() if count >= CONSTANT * len(slot)}
     return [each - labels or each for each in words]

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from qwen_batch.clean.edges import EdgeLine, edge_lines, remove_lines
+from qwen_batch.patterns import late
 from qwen_batch.records import Page, Removal
 
 REASON = "stamp"
@@ -15,7 +16,7 @@ MIN_LABELS = 3
 MAX_CHARS = 160
 PLACE_TOLERANCE = 8.0  # points
 _CASE = re.compile(r"(?:[A-Z]\w+ )?(?:Case|CASE)(?: No\.?)?:?\s+\S*\d")
-_LABELS = re.compile(
+_LABELS = late(
     r"\b(?:Case|Doc(?:ument)?|Dkt|ECF|Page\s?ID|Pages?|Pg|Date Filed|Filed|Entered|Entry ID|RESTRICTED|USDC)\b"
     r"(?:\s?[:#]+\s?|\s+(?:No\.?\s+|ID\s+)?)#?[\d:/]",
     re.I,
@@ -35,7 +36,7 @@ def remove_stamps(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Remova
 def is_filing_line(text: str) -> bool:
     """`Case 1:23-cv-00456 Document 17 Filed 03/04/24 Page 1 of 9` and its like."""
     plain = " ".join(text.split())
-    return len(plain) <= MAX_CHARS and bool(_CASE.match(plain)) and len(_LABELS.findall(plain)) >= MIN_LABELS
+    return len(plain) <= MAX_CHARS and bool(_CASE.match(plain)) and len(_LABELS().findall(plain)) >= MIN_LABELS
 
 
 def _counting(lines: Sequence[EdgeLine]) -> list[EdgeLine]:

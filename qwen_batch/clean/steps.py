@@ -35,7 +35,7 @@ def clean_document(document: Document, settings: CleanSteps) -> CleanDocument:
     num_letters = _num_letters(pages)
     for step in _steps(settings):
         kept, taken = step(pages)
-        num_kept = _num_letters(kept)
+        num_kept = num_letters + _num_letters(_others(kept, pages)) - _num_letters(_others(pages, kept))
         if num_kept < MIN_LETTERS_KEPT * num_letters:
             warnings.append(f"{step.__name__} was left out: hardly any text would have remained")
             continue
@@ -90,6 +90,11 @@ def _steps(settings: CleanSteps) -> tuple[Step, ...]:
         (settings.join_lines, join_cells),
     )
     return tuple(step for is_wanted, step in wanted if is_wanted)
+
+
+def _others(pages: Sequence[Page], than: Sequence[Page]) -> list[Page]:
+    """The pages that are not those at the same place: most steps leave most of them as they are."""
+    return [page for page, other in zip(pages, than, strict=True) if page is not other]
 
 
 def _num_letters(pages: Sequence[Page]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from itertools import takewhile
 
@@ -56,7 +55,7 @@ def _edge_table(page: Page, end: int, other: Page | None) -> Table | None:
     rest = [line for line in (lines if end == 0 else lines[::-1])[: MAX_REPEATED + 1] if _place(line) not in repeated]
     if not rest:
         return None
-    inside = (table for table in page.tables if in_table(rest[0], dataclasses.replace(page, tables=(table,))))
+    inside = (table for table in page.tables if in_table(rest[0], page._replace(tables=(table,))))
     return next(inside, None)
 
 
@@ -86,8 +85,8 @@ def _appended(upper: Table, lower: Table, repeated: int) -> Table:
     if rest and _goes_on(upper, lower, repeated):
         rows = (*rows[:-1], tuple("\n".join(filter(None, pair)) for pair in zip(rows[-1], rest[0], strict=True)))
         first += 1
-    moved = (dataclasses.replace(span, row=span.row - first + len(rows)) for span in lower.spans if span.row >= first)
-    return dataclasses.replace(upper, rows=rows + lower.rows[first:], spans=(*upper.spans, *moved))
+    moved = (span._replace(row=span.row - first + len(rows)) for span in lower.spans if span.row >= first)
+    return upper._replace(rows=rows + lower.rows[first:], spans=(*upper.spans, *moved))
 
 
 def _goes_on(upper: Table, lower: Table, repeated: int) -> bool:
@@ -107,10 +106,10 @@ def _goes_on(upper: Table, lower: Table, repeated: int) -> bool:
 
 
 def _replaced(page: Page, old: Table, new: Table) -> Page:
-    return dataclasses.replace(page, tables=tuple(new if table is old else table for table in page.tables))
+    return page._replace(tables=tuple(new if table is old else table for table in page.tables))
 
 
 def _without(page: Page, table: Table) -> Page:
-    alone = dataclasses.replace(page, tables=(table,))
+    alone = page._replace(tables=(table,))
     lines = tuple(line for line in page.lines if not in_table(line, alone))
-    return dataclasses.replace(page, lines=lines, tables=tuple(other for other in page.tables if other is not table))
+    return page._replace(lines=lines, tables=tuple(other for other in page.tables if other is not table))

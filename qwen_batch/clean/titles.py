@@ -38,7 +38,7 @@ def without_titles(found: Sequence[EdgeLine], pages: Sequence[Page], body_size: 
     left = _left_margin(pages)
     groups: dict[tuple[str, str], list[EdgeLine]] = defaultdict(list)
     for line in found:
-        if line.edge != "side" and line.size >= BODY_SIZE * body_size and WORD.search(line.text):
+        if line.edge != "side" and line.size >= BODY_SIZE * body_size and WORD().search(line.text):
             groups[line.edge, line.text].append(line)
     groups = {
         key: group
@@ -84,8 +84,8 @@ def _is_among_headings(group: Sequence[EdgeLine], kept: Sequence[Sequence[Line]]
 
 def _first_words(lines: Sequence[Line]) -> float:
     """How far down the first line that is no page number begins."""
-    tops = [line.bbox[1] for line in lines if line.bbox and WORD.search(line.text) and not parse_page_number(line.text)]
-    return min(tops, default=float("inf"))
+    worded = (line for line in lines if WORD().search(line.text) and not parse_page_number(line.text))
+    return min((line.bbox[1] for line in worded if line.bbox), default=float("inf"))
 
 
 def _is_within(group: Sequence[EdgeLine], left: float, share: float = BODY_BOX) -> bool:
@@ -114,7 +114,7 @@ def _kept_lines(pages: Sequence[Page], found: Sequence[EdgeLine]) -> list[list[L
 
 def _breaks(pages: Sequence[Sequence[Line]]) -> list[bool]:
     """For each page whether its text goes on from the page before."""
-    texts = [[line for line in lines if line.bbox and WORD.search(line.text)] for lines in pages]
+    texts = [[line for line in lines if line.bbox and WORD().search(line.text)] for lines in pages]
     return [
         bool(index and texts[index - 1] and texts[index]) and goes_on(texts[index - 1], texts[index][0])
         for index in range(len(texts))

@@ -29,7 +29,7 @@ def parting_lines(lines: Sequence[EdgeLine], pages: Sequence[Page]) -> list[Edge
 
 def _repeated(lines: Sequence[EdgeLine], edge: str, page_index: int) -> list[EdgeLine]:
     """Lines set apart at an edge of a page that the other page has at the same place."""
-    apart = [line for line in lines if line.edge == edge and line.row == 0 and WORD.search(line.text)]
+    apart = [line for line in lines if line.edge == edge and line.row == 0 and WORD().search(line.text)]
     within = {line.page_index: line.inner_gap for line in lines if line.edge == edge and line.row == 1}
     others = {line.text: line.offset for line in apart if line.page_index != page_index}
     return [
@@ -46,5 +46,5 @@ def _text_of(page: Page, page_index: int, found: Sequence[EdgeLine]) -> list[Lin
     return [
         line
         for number, line in enumerate(page.lines)
-        if number not in taken and line.bbox and WORD.search(line.text) and not parse_page_number(line.text)
+        if number not in taken and line.bbox and WORD().search(line.text) and not parse_page_number(line.text)
     ]

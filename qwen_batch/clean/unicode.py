@@ -8,14 +8,14 @@ program before us took for Windows-1252 (`schÃ¶n`) is decoded again, by ftfy, 
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from qwen_batch.clean.fences import fenced
+from qwen_batch.patterns import late
 from qwen_batch.records import Line, Page, Removal, Table
 
 REASON = "control_character"
@@ -28,17 +28,21 @@ _DISGUISED = re.compile(
 )
 _SPACES = re.compile("[\t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _SOFT_HYPHEN_AT_END = re.compile("\u00ad\\s*$")
-_INVISIBLE = re.compile(
+_INVISIBLE = late(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2028\u2029\u2060-\u2064\u2066-\u206f"
     "\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U000e0000-\U000e007f]"
 )
 MIN_APART, SHARE_APART = 3, 4  # pairs of characters with a space between them: at least; for each pair without one
 _FIRST_WIDE = "\u3040"
-_WIDE = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_SIGNS = "\u3000-\u303f\uff00-\uff65\u2018-\u201d\u2026\u2014\u00b7"
+_WIDE_RANGES = ("\u3040", "\u30ff"), ("\u3400", "\u9fff"), ("\uf900", "\ufaff")  # the first and the last
+_WIDE = "".join(f"{first}-{last}" for first, last in _WIDE_RANGES)
+_SIDES = f"{_WIDE}\u3000-\u303f\uff00-\uff65\u2018-\u201d\u2026\u2014\u00b7"  # wide characters and signs
+_TOGETHER = late(f"[{_WIDE}](?=[{_WIDE}])")
+_TRACKED = late(f"(?<=[{_SIDES}]) (?=[{_SIDES}])|(?<=[{_SIDES}] [0-9]) (?=[0-9](?: |$))")  # 6 ms to compile
 _PLAIN = "[\u0000-\u02ff\u2000-\u200b\u2010-\u2fff\u3000-\u9fff\uac00-\ud7a3\uff00-\uffef]"
 # Joiners shape Arabic, Indic and emoji sequences; between other letters they only hide.
 _JOINERS = frozenset("\u200c\u200d")
+_IDLE_JOINER = late(f"(?:^|(?<={_PLAIN}))[\u200c\u200d]+|[\u200c\u200d]+(?={_PLAIN}|$)")
 
 # The second and later bytes of a character in UTF-8, as Latin-1 and Windows-1252 show them.
 _LATER = (
@@ -46,14 +50,15 @@ _LATER = (
     "\u2020-\u2022\u2026\u2030\u2039\u203a\u20ac\u2122]"
 )
 _MEANT = "(?<=[A-Z\u00c0-\u00de])[\u00c2\u00c3][\u00a0\u2018\u2019\u201c\u201d]"  # IRMÃ” ends a quotation
-_MISREAD = re.compile(
+_MAY_BE_MISREAD = re.compile(r"[\u00c2-\u00f4](?![\x00-\x7f])")
+_MISREAD = late(
     f"(?:(?!{_MEANT})(?:[\u00c2-\u00df]{_LATER}|[\u00e0-\u00ef]{_LATER}{{2}}|[\u00f0-\u00f4]{_LATER}{{3}}))+"
 )
 
 
 def decode_again(text: str, misread: list[str]) -> str:
     """One line's text without UTF-8 that was taken for Windows-1252; what stood there is added to `misread`."""
-    if text.isascii() or not _MISREAD.search(text):
+    if text.isascii() or not _MAY_BE_MISREAD.search(text) or not _MISREAD().search(text):
         return text
     from ftfy import fix_encoding  # hardly a document needs it
 
@@ -63,26 +68,21 @@ def decode_again(text: str, misread: list[str]) -> str:
             misread.append(match[0])
         return meant
 
-    return _MISREAD.sub(decode, text)
+    return _MISREAD().sub(decode, text)
 
 
 def without_tracking(text: str) -> str:
     """Chinese and Japanese text without the spaces that wide setting leaves between all its characters."""
     if text.count(" ") < MIN_APART or max(text) < _FIRST_WIDE:
         return text
-    apart, together, tracked = _tracking()
-    num_apart = len(apart.findall(text))
-    is_tracked = num_apart >= MIN_APART and num_apart >= SHARE_APART * len(together.findall(text))
-    return tracked.sub("", text) if is_tracked else text
+    pieces = text.split(" ")
+    num_apart = sum(_is_wide(before[-1:]) and _is_wide(after[:1]) for before, after in pairwise(pieces))
+    is_tracked = num_apart >= MIN_APART and num_apart >= SHARE_APART * len(_TOGETHER().findall(text))
+    return _TRACKED().sub("", text) if is_tracked else text
 
 
-@functools.cache
-def _tracking() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Two wide characters with a space between them, two without one, and spaces of tracking: where they are wanted,
-    since compiling them takes eight milliseconds."""
-    sides = f"{_WIDE}{_SIGNS}"
-    spaces = f"(?<=[{sides}]) (?=[{sides}])|(?<=[{sides}] [0-9]) (?=[0-9](?: |$))"
-    return re.compile(f"[{_WIDE}] (?=[{_WIDE}])"), re.compile(f"[{_WIDE}](?=[{_WIDE}])"), re.compile(spaces)
+def _is_wide(char: str) -> bool:
+    return any(first <= char <= last for first, last in _WIDE_RANGES)
 
 
 def normalise_text(text: str, removed: Counter[str] | None = None) -> str:
@@ -91,19 +91,19 @@ def normalise_text(text: str, removed: Counter[str] | None = None) -> str:
         return text
     text = _SOFT_HYPHEN_AT_END.sub("-", text)
     text = _SPACES.sub(" ", text)
-    for pattern in (_INVISIBLE, None if _JOINERS.isdisjoint(text) else _idle_joiner()):
-        if pattern is not None and (found := pattern.findall(text)):
-            if removed is not None:
-                removed.update("".join(found))
-            text = pattern.sub("", text)
+    if not text.isprintable():
+        text = _without_invisible(text, removed)
     text = _DISGUISED.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
     return without_tracking(unicodedata.normalize("NFC", text))
 
 
-@functools.cache
-def _idle_joiner() -> re.Pattern[str]:
-    """Takes three milliseconds to compile, and hardly a document has any."""
-    return re.compile(f"(?:^|(?<={_PLAIN}))[\u200c\u200d]+|[\u200c\u200d]+(?={_PLAIN}|$)")
+def _without_invisible(text: str, removed: Counter[str] | None) -> str:
+    for pattern in (_INVISIBLE(), None if _JOINERS.isdisjoint(text) else _IDLE_JOINER()):
+        if pattern is not None and (found := pattern.findall(text)):
+            if removed is not None:
+                removed.update("".join(found))
+            text = pattern.sub("", text)
+    return text
 
 
 def normalise_pages(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Removal, ...]]:
@@ -119,7 +119,7 @@ def normalise_pages(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Remo
             for number, line in enumerate(page.lines)
         )
         tables = tuple(_normalise_table(table, misread) for table in page.tables)
-        done.append(dataclasses.replace(page, lines=lines, tables=tables))
+        done.append(page._replace(lines=lines, tables=tables))
         if removed:
             removals.append(Removal(page.page_number, _named(removed), REASON))
         if misread:
@@ -136,18 +136,20 @@ def _fences(page: Page) -> frozenset[int]:
 
 def _visible(line: Line, removed: Counter[str]) -> Line:
     """Code as it is, but for characters that cannot be seen."""
-    removed.update("".join(_INVISIBLE.findall(line.text)))
-    return dataclasses.replace(line, text=_INVISIBLE.sub("", line.text))
+    if line.text.isprintable():
+        return line
+    removed.update("".join(_INVISIBLE().findall(line.text)))
+    return line._replace(text=_INVISIBLE().sub("", line.text))
 
 
 def _normalise_line(line: Line, removed: Counter[str], misread: list[str]) -> Line:
     text = normalise_text(decode_again(line.text, misread), removed)
-    return line if text is line.text else dataclasses.replace(line, text=text)
+    return line if text is line.text else line._replace(text=text)
 
 
 def _normalise_table(table: Table, misread: list[str]) -> Table:
     rows = tuple(tuple(_normalise_cell(cell, misread) for cell in row) for row in table.rows)
-    return dataclasses.replace(table, rows=rows)
+    return table._replace(rows=rows)
 
 
 def _normalise_cell(cell: str, misread: list[str]) -> str:
@@ -161,7 +163,7 @@ def _named(removed: Counter[str]) -> str:
 
 def _shown(misread: list[str]) -> str:
     """`Ã¶ x2, ÃŸ x1`, without characters that could not be shown."""
-    return _first(f"{_INVISIBLE.sub('', text)} x{count}" for text, count in sorted(Counter(misread).items()))
+    return _first(f"{_INVISIBLE().sub('', text)} x{count}" for text, count in sorted(Counter(misread).items()))
 
 
 def _first(names: Iterable[str]) -> str:

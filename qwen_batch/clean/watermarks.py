@@ -52,15 +52,19 @@ def remove_watermarks(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Re
     """Take out words that are printed over other words."""
     body = body_size_of(pages)
     repeated = _repeated(pages)
-    slanted = Counter(line.text.strip() for page in pages for line in page.lines if is_slanted(line))
-    found = [_of_page(page, body, repeated, slanted) for page in pages]
+    tiles = [[number for number, line in enumerate(page.lines) if is_slanted(line)] for page in pages]
+    slanted = Counter(
+        page.lines[number].text.strip() for page, of_page in zip(pages, tiles, strict=True) for number in of_page
+    )
+    found = [_of_page(page, of_page, body, repeated, slanted) for page, of_page in zip(pages, tiles, strict=True)]
     kept, removals = without_lines(pages, lambda page_index, number: REASON if number in found[page_index] else None)
     return kept, (*removals, *_pictures(pages))
 
 
-def _of_page(page: Page, body: float, repeated: Container[Place | None], slanted: Counter[str]) -> set[int]:
-    """The lines of a page that are watermarks."""
-    tiles = [number for number, line in enumerate(page.lines) if is_slanted(line)]
+def _of_page(
+    page: Page, tiles: Sequence[int], body: float, repeated: Container[Place | None], slanted: Counter[str]
+) -> set[int]:
+    """The lines of a page that are watermarks; `tiles`: those that are slanted."""
     is_tiled = len({page.lines[number].text.strip() for number in tiles}) <= MAX_TILES
     patterns = {
         number
@@ -68,7 +72,8 @@ def _of_page(page: Page, body: float, repeated: Container[Place | None], slanted
         if slanted[page.lines[number].text.strip()] >= MIN_REPEATED
         and (is_tiled or _place(page.lines[number]) in repeated)
     }
-    over = {number for number, line in enumerate(page.lines) if _lies_over(line, page, body, repeated)}
+    large = [number for number, line in enumerate(page.lines) if (line.font_size or 0.0) >= LARGER * body]
+    over = {number for number in large if _lies_over(page.lines[number], page, body, repeated)}
     if len({page.lines[number].text.strip() for number in over}) > MAX_OVER:
         over = {number for number in over if _place(page.lines[number]) in repeated}
     return patterns | over | set(_pieces(page, over, body))
@@ -143,9 +148,10 @@ def _fits(line: Line, most: float = math.inf) -> bool:
 
 
 def _lies_over(line: Line, page: Page, body: float, repeated: Container[Place | None]) -> bool:
-    """Whether it is large, and over some lines of text; or larger, on most pages, and over a line that changes. In the
-    middle of the page it may lie below the text: if it is on most pages, or says what watermarks say."""
-    if line.bbox is None or not line.font_size or line.font_size < LARGER * body or _num_letters(line) < MIN_LETTERS:
+    """Whether a line, larger than the body, is large and over some lines of text; or on most pages, and over a line
+    that changes. In the middle of the page it may lie below the text: if it is on most pages, or says what watermarks
+    say."""
+    if line.bbox is None or not line.font_size or _num_letters(line) < MIN_LETTERS:
         return False
     if not _fits(line):
         return False

@@ -57,7 +57,7 @@ class Context:
 
     def document_overhead(self, document: CleanDocument) -> int:
         """Tokens of a whole document's prompt without its text."""
-        return len(self.encode(self.prompts.document_messages(replace(document, text=""))))
+        return len(self.encode(self.prompts.document_messages(document._replace(text=""))))
 
     def map_room(self, document: CleanDocument, sampling: SamplingParams) -> int:
         """Tokens that a part of this document may have."""
@@ -268,7 +268,7 @@ class DocumentTask:
     def _failed_call(self, completion: Completion) -> Failure:
         message = completion.error or "the model call failed"
         error = DocumentError(completion.error_type or "generate_failed", message)
-        return replace(plan_failure(self.document, error), stage="generate")
+        return plan_failure(self.document, error)._replace(stage="generate")
 
     def _warn_of_cut_answers(self) -> None:
         if self._num_cut_answers:

@@ -94,7 +94,7 @@ class Planner:
             if document.messages:
                 return self._draft_conversation(document, sampling)
             text = well_formed(document.text)
-            return self._draft_document(document if text is document.text else replace(document, text=text), sampling)
+            return self._draft_document(document if text is document.text else document._replace(text=text), sampling)
         except DocumentError as error:
             return plan_failure(document, error)
 

@@ -18,6 +18,6 @@ class Trouble(NamedTuple):
 
 
 def frame(value: object) -> bytes:
-    """A value as it goes over the socket."""
+    """A value as it goes through a pipe."""
     data = pickle.dumps(value, protocol=5)
     return HEADER.pack(len(data)) + data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import stat
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from qwen_batch.errors import UsageError
-from qwen_batch.read.items import FileItem, Item, hash_id, printable, short_hash
+from qwen_batch.read.hashes import hash_id, short_hash
+from qwen_batch.read.items import FileItem, Item, printable
 from qwen_batch.read.jsonl import iter_records
 from qwen_batch.read.kinds import kind_of
 from qwen_batch.records import Failure
@@ -229,14 +229,14 @@ class _Ids:
         line = item.source.rpartition(":")[2]
         other = f"{item.doc_id}@{within}:{line}" if line.isdecimal() else f"{item.doc_id}@{within}"
         if isinstance(item, Failure):
-            renamed = dataclasses.replace(item, doc_id=other)
+            renamed = item._replace(doc_id=other)
         else:
             first = self._where(place)
             message = f"the id {item.doc_id!r} is taken by {first}: ids must differ within a run"
             renamed = Failure(other, item.source, "read", "duplicate_id", message, metadata=item.metadata)
         number = 2
         while hash_id(renamed.doc_id) in self._places:
-            renamed = dataclasses.replace(renamed, doc_id=f"{other}#{number}")
+            renamed = renamed._replace(doc_id=f"{other}#{number}")
             number += 1
         self._remember(renamed)
         return renamed

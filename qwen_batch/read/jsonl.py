@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.items import FileItem, Item, hash_messages, hash_text, printable
+from qwen_batch.read.hashes import hash_messages, hash_text
+from qwen_batch.read.items import FileItem, Item, printable
 from qwen_batch.read.kinds import kind_of
 from qwen_batch.read.openai_batch import bad_record, parse_body, parse_messages
 from qwen_batch.records import Document, Failure, Line, Message, Page

@@ -5,7 +5,6 @@ pdfium may abort on a hostile file, is not thread-safe and cannot be interrupted
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -189,10 +188,10 @@ def _recognised(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _Read
     if not found.lines:
         if not is_uniform(page.render(min(LOOK_SCALE, MAX_SIDE / max(*page.size, 1.0)))):
             return read
-        return read._replace(page=dataclasses.replace(read.page, needs_ocr=False), num_marks=0, is_blank=True)
-    seen = dataclasses.replace(read.page, lines=found.lines, needs_ocr=False, ocr_confidence=found.confidence)
+        return read._replace(page=read.page._replace(needs_ocr=False), num_marks=0, is_blank=True)
+    seen = read.page._replace(lines=found.lines, needs_ocr=False, ocr_confidence=found.confidence)
     if found.quarters % 2:
-        seen = dataclasses.replace(seen, width=seen.height, height=seen.width)
+        seen = seen._replace(width=seen.height, height=seen.width)
     return read._replace(page=seen)
 
 
@@ -209,7 +208,7 @@ def _with_pictures(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _R
             lines = with_picture(lines, box, found.lines)
             scores.append(found.confidence)
     confidence = min(scores) if scores else None
-    seen = dataclasses.replace(read.page, lines=lines, needs_ocr=partly, ocr_confidence=confidence)
+    seen = read.page._replace(lines=lines, needs_ocr=partly, ocr_confidence=confidence)
     return read._replace(page=seen, partly=partly)
 
 

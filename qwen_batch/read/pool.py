@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import selectors
+import select
 import signal
-import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import IO, Any, Generic, Self, TypeVar
 
@@ -25,7 +24,7 @@ MAX_RESULT_BYTES = 1 << 30
 START_SECONDS = 120.0  # a child imports its parsers; cold disks are slow
 END_SECONDS = 5.0  # from the end of a child's channel to the end of the child
 TAIL_CHARS = 300
-RECEIVE_BYTES = 1 << 20
+RECEIVE_BYTES = 1 << 16  # what a pipe holds
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -109,12 +108,15 @@ class ProcessPool(Generic[T, R]):
     def _step(self, end: float | None) -> list[tuple[T, R | Trouble]]:
         now = time.monotonic()
         due = min([child.deadline for child in self._busy] + ([end] if end is not None else []))
-        with selectors.DefaultSelector() as selector:
-            for child in self._busy:
-                selector.register(child.channel, child.events, child)
-            # Reading comes before judging deadlines: the caller may have been away while a child finished in time.
-            for key, events in selector.select(max(0.0, due - now)):
-                key.data.exchange(events)
+        poll = select.poll()
+        moves: dict[int, Callable[[], None]] = {}  # by number of the pipe
+        for child in self._busy:
+            for pipe, event, move in child.pipes:
+                poll.register(pipe, event)
+                moves[pipe] = move
+        # Reading comes before judging deadlines: the caller may have been away while a child finished in time.
+        for pipe, _ in poll.poll(max(0.0, due - now) * 1000):
+            moves[pipe]()
         return [self._finish(child, result) for child in list(self._busy) if (result := child.outcome()) is not None]
 
     def _finish(self, child: _Child[T], result: _Result) -> tuple[T, R | Trouble]:
@@ -140,19 +142,23 @@ class _Child(Generic[T]):
     """One child process, and what it is doing."""
 
     def __init__(self, target: str, memory_limit_bytes: int, lean: bool) -> None:
-        self.channel, theirs = socket.socketpair()
-        lifeline, self._lifeline = os.pipe()
+        tasks, self._tasks = os.pipe()
+        self._results, results = os.pipe()
+        lifeline, held = os.pipe()
+        self._mine = [self._tasks, self._results, held]
         self._stderr = _scratch_file()
-        fds = (theirs.fileno(), lifeline)
+        theirs = (tasks, results, lifeline)
         start = fork if lean and may_fork() else spawn
         try:
-            self.process = start([target, *map(str, fds), str(memory_limit_bytes)], *fds, self._stderr)
+            self.process = start([target, *map(str, theirs), str(memory_limit_bytes)], theirs, self._stderr)
         except OSError as error:
+            self._close()
             raise RunError(f"a reading process cannot be started: {error}") from None
         finally:
-            theirs.close()
-            os.close(lifeline)
-        self.channel.setblocking(False)
+            for pipe in theirs:
+                os.close(pipe)
+        os.set_blocking(self._tasks, False)
+        os.set_blocking(self._results, False)
         self.deadline = time.monotonic() + START_SECONDS
         self.num_tasks = 0
         self.dead = False
@@ -163,8 +169,10 @@ class _Child(Generic[T]):
         self._incoming = bytearray()
 
     @property
-    def events(self) -> int:
-        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outgoing else 0)
+    def pipes(self) -> list[tuple[int, int, Callable[[], None]]]:
+        """For each pipe that is waited for: its number, the event, and what moves bytes then."""
+        sending = [(self._tasks, select.POLLOUT, self._send)] if self._outgoing else []
+        return [(self._results, select.POLLIN, self._receive), *sending]
 
     def give(self, item: T, timeout_seconds: float) -> None:
         self._items = [item]
@@ -177,18 +185,20 @@ class _Child(Generic[T]):
     def take(self) -> T:
         return self._items.pop()
 
-    def exchange(self, events: int) -> None:
-        """Move bytes, as many as go without waiting."""
+    def _receive(self) -> None:
+        """Take as many bytes as are there."""
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._results, RECEIVE_BYTES)
+            self.dead = not data
+            self._incoming += data
+
+    def _send(self) -> None:
+        """Give as many bytes as go without waiting."""
         try:
-            if events & selectors.EVENT_READ:
-                data = self.channel.recv(RECEIVE_BYTES)
-                self.dead = not data
-                self._incoming += data
-            if events & selectors.EVENT_WRITE and not self.dead:
-                self._outgoing = self._outgoing[self.channel.send(self._outgoing) :]
+            self._outgoing = self._outgoing[os.write(self._tasks, self._outgoing) :]
         except BlockingIOError:
             pass
-        except OSError:
+        except BrokenPipeError:
             self.dead = True
 
     def outcome(self) -> _Result | None:
@@ -215,11 +225,12 @@ class _Child(Generic[T]):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        self.channel.close()
+        self._close()
+
+    def _close(self) -> None:
         self._stderr.close()
-        if self._lifeline >= 0:
-            os.close(self._lifeline)
-            self._lifeline = -1
+        while self._mine:
+            os.close(self._mine.pop())
 
     def _next_frame(self) -> _Result | None:
         if len(self._incoming) < HEADER.size:

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from typing import IO, NoReturn, Protocol
 
 POLL_SECONDS = 0.01
@@ -38,7 +39,7 @@ def may_fork() -> bool:
         return False
 
 
-def spawn(arguments: list[str], channel: int, lifeline: int, stderr: IO[bytes]) -> Process:
+def spawn(arguments: list[str], pipes: Sequence[int], stderr: IO[bytes]) -> Process:
     """A fresh interpreter that serves (read/worker.py). Raises OSError."""
     import subprocess  # takes longer to load than a fork takes
 
@@ -47,22 +48,22 @@ def spawn(arguments: list[str], channel: int, lifeline: int, stderr: IO[bytes]) 
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=stderr,
-        pass_fds=(channel, lifeline),
+        pass_fds=pipes,
         start_new_session=True,  # Ctrl-C reaches the parent alone, which decides
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
 
 
-def fork(arguments: list[str], channel: int, lifeline: int, stderr: IO[bytes]) -> Process:
+def fork(arguments: list[str], pipes: Sequence[int], stderr: IO[bytes]) -> Process:
     """A copy of this process that serves. Raises OSError."""
     gc.freeze()  # a collection in the child would write to all that it shares with its parent, and so copy it
     pid = os.fork()
     if pid:
         return _Forked(pid)
-    _serve(arguments, (channel, lifeline), stderr.fileno())
+    _serve(arguments, pipes, stderr.fileno())
 
 
-def _serve(arguments: list[str], channels: tuple[int, int], stderr: int) -> NoReturn:
+def _serve(arguments: list[str], pipes: Sequence[int], stderr: int) -> NoReturn:
     """What the copy does; it never comes back into its parent's code."""
     code = 1
     try:
@@ -70,7 +71,7 @@ def _serve(arguments: list[str], channels: tuple[int, int], stderr: int) -> NoRe
         nowhere = os.open(os.devnull, os.O_RDWR)
         for number, place in ((nowhere, 0), (nowhere, 1), (stderr, 2)):
             os.dup2(number, place)
-        _close_all_but(channels)  # the parent's end of the lifeline above all
+        _close_all_but(pipes)  # the parent's end of the lifeline above all
         from qwen_batch.read.worker import main
 
         main(arguments)
@@ -83,7 +84,7 @@ def _serve(arguments: list[str], channels: tuple[int, int], stderr: int) -> NoRe
         os._exit(code)
 
 
-def _close_all_but(kept: tuple[int, ...]) -> None:
+def _close_all_but(kept: Sequence[int]) -> None:
     for name in os.listdir("/proc/self/fd"):
         if (number := int(name)) > 2 and number not in kept:
             with contextlib.suppress(OSError):  # the one that lists them is closed already

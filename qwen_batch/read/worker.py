@@ -1,9 +1,9 @@
 """A reading process: runs one function on each task that its parent sends, within a memory limit.
 
-    python -m qwen_batch.read.worker MODULE:FUNCTION SOCKET LIFELINE MEMORY_LIMIT
+    python -m qwen_batch.read.worker MODULE:FUNCTION TASKS RESULTS LIFELINE MEMORY_LIMIT
 
-The first frame that the child sends is None, when it is ready. Standard output is not used: a native library may
-print there.
+TASKS, RESULTS and LIFELINE are numbers of pipes. The first frame that the child sends is None, when it is ready.
+Standard output is not used: a native library may print there.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import os
 import pickle
 import resource
 import signal
-import socket
 import sys
 from collections.abc import Callable
+from typing import IO
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.frames import HEADER, Trouble, frame
@@ -32,8 +32,9 @@ MAX_MESSAGE_CHARS = 500
 
 def main(arguments: list[str]) -> None:
     """Serve until the parent closes its end."""
-    target, channel_fd, lifeline_fd, memory_limit = arguments
-    _die_with_parent(int(lifeline_fd))
+    target, *numbers, memory_limit = arguments
+    tasks_fd, results_fd, lifeline_fd = map(int, numbers)
+    _die_with_parent(lifeline_fd)
     os.nice(NICENESS)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts a thread for each core, which takes 50 ms
     gc.disable()  # until all is loaded
@@ -43,20 +44,22 @@ def main(arguments: list[str]) -> None:
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS)
     gc.enable()
-    with socket.socket(fileno=int(channel_fd)) as channel, channel.makefile("rb") as stream:
-        channel.sendall(frame(None))
-        while header := stream.read(HEADER.size):
-            task = pickle.loads(stream.read(HEADER.unpack(header)[0]))
-            _answer(channel, function, task)
+    with open(tasks_fd, "rb") as tasks, open(results_fd, "wb") as results:
+        results.write(frame(None))
+        results.flush()
+        while header := tasks.read(HEADER.size):
+            task = pickle.loads(tasks.read(HEADER.unpack(header)[0]))
+            _answer(results, function, task)
 
 
-def _answer(channel: socket.socket, function: Callable[[object], object], task: object) -> None:
+def _answer(results: IO[bytes], function: Callable[[object], object], task: object) -> None:
     try:
         data = pickle.dumps(_run(function, task), protocol=5)
     except MemoryError:
         data = pickle.dumps(Trouble("memory", _MEMORY_ADVICE), protocol=5)
-    channel.sendall(HEADER.pack(len(data)))  # apart: results may be large, and together they would be copied
-    channel.sendall(data)
+    results.write(HEADER.pack(len(data)))  # apart: results may be large, and together they would be copied
+    results.write(data)
+    results.flush()
 
 
 _MEMORY_ADVICE = "needs more memory than input.memory_limit allows: raise it, or split the document"

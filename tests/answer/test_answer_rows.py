@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
@@ -71,13 +71,13 @@ def test_an_answered_row() -> None:
 def test_any_flag_flags_the_row(
     document_flags: tuple[str, ...], task_flags: tuple[str, ...], answer_flags: tuple[str, ...], flags: tuple[str, ...]
 ) -> None:
-    task = Task(document=replace(DOCUMENT, flags=document_flags), flags=task_flags)
+    task = Task(document=DOCUMENT._replace(flags=document_flags), flags=task_flags)
     row = answered_row(task, Answer("x", None, answer_flags), RUN, started_at=START, finished_at=END)
     assert (row.status, row.flags) == ("flagged", flags)
 
 
 def test_a_conversation_has_no_pages() -> None:
-    task = Task(document=replace(DOCUMENT, pages=()))
+    task = Task(document=DOCUMENT._replace(pages=()))
     assert answered_row(task, Answer("x", None), RUN, started_at=START, finished_at=END).num_pages is None
 
 
@@ -93,7 +93,7 @@ def test_a_row_that_failed_before_any_call() -> None:
 
 def test_a_row_that_failed_in_a_call_tells_what_was_spent() -> None:
     failure = Failure("a.pdf", "in/a.pdf", "generate", "out_of_memory", "too big", "cc", 7)
-    task = Task(document=replace(DOCUMENT, flags=("ocr_needed",)), finish_reason=None)
+    task = Task(document=DOCUMENT._replace(flags=("ocr_needed",)), finish_reason=None)
     row = failed_row(failure, RUN, started_at=START, finished_at=END, task=task)
     assert (row.num_chunks, row.reduce_levels, row.num_pages, row.finish_reason) == (3, 1, 7, "error")
     assert (row.prompt_tokens, row.completion_tokens, row.cached_tokens) == (100, 20, 40)

@@ -265,7 +265,7 @@ boxed = st.builds(
     st.integers(20, 760),
     st.sampled_from([9.0, 10.0, 14.0]),
 )
-pages_of_lines = st.lists(st.lists(boxed | st.builds(Line, words), max_size=12), max_size=5)
+pages_of_lines = st.lists(st.lists(boxed | words.map(Line), max_size=12), max_size=5)
 
 
 @settings(max_examples=200, deadline=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 
 from clean_helpers import LEADING, TOP, document, line, page
@@ -48,8 +47,8 @@ def test_a_head_of_two_rows_is_repeated_once_and_merged_cells_keep_their_place()
     first, second = table_page(1, [*heads, ("chair", "120")]), table_page(2, [*heads, ("both", ""), ("desk", "300")])
     spans = (Span(0, 0, 1, 2),)
     pages = [
-        dataclasses.replace(first, tables=(dataclasses.replace(first.tables[0], spans=spans, header_rows=2),)),
-        dataclasses.replace(second, tables=(dataclasses.replace(second.tables[0], spans=(*spans, Span(2, 0, 1, 2))),)),
+        first._replace(tables=(first.tables[0]._replace(spans=spans, header_rows=2),)),
+        second._replace(tables=(second.tables[0]._replace(spans=(*spans, Span(2, 0, 1, 2))),)),
     ]
     clean = clean_document(document(*pages), CleanSteps())
     (table,) = clean.pages[0].tables
@@ -76,12 +75,12 @@ def test_running_heads_of_two_pages_may_stand_between() -> None:
     first = table_page(1, [HEAD, ("chair", "120")])
     second = table_page(2, [HEAD, ("desk", "300")])
     pages = [
-        dataclasses.replace(page, lines=(line(f"Our report {number}", TOP - 30), *page.lines))
+        page._replace(lines=(line(f"Our report {number}", TOP - 30), *page.lines))
         for number, page in enumerate((first, second), 1)
     ]
     clean = clean_document(document(*pages), CleanSteps(headers_footers=False, page_numbers=False))
     assert [len(each.tables) for each in clean.pages] == [1, 0]
-    other = dataclasses.replace(second, lines=(line("Prices of 2024", TOP - 30), *second.lines))
+    other = second._replace(lines=(line("Prices of 2024", TOP - 30), *second.lines))
     apart = clean_document(document(pages[0], other), CleanSteps(headers_footers=False, page_numbers=False))
     assert [len(each.tables) for each in apart.pages] == [1, 1]
 

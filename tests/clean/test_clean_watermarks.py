@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from clean_helpers import body, document, line, page
 
@@ -83,7 +81,7 @@ def test_large_words_in_the_middle_of_most_pages_go_though_the_text_ends_above()
 
 @pytest.mark.parametrize(("text", "goes"), [("DRAFT", True), ("Do not copy", True), ("草稿", True), ("Annex", False)])
 def test_large_words_in_the_middle_of_the_only_page_go_if_watermarks_say_them(text: str, goes: bool) -> None:
-    mark = dataclasses.replace(BELOW, text=text)
+    mark = BELOW._replace(text=text)
     assert bool(clean((*body(["The court finds that it is valid."] * 4, 72), mark)).removed) == goes
 
 
@@ -106,14 +104,14 @@ SEAL = Picture(MIDDLE, "300x300, 99 bytes", see_through=False)
 
 @pytest.mark.parametrize(
     "picture",
-    [SEAL, dataclasses.replace(SEAL, see_through=True), Picture((0.0, 0.0, 612.0, 792.0), "a", see_through=True)],
+    [SEAL, SEAL._replace(see_through=True), Picture((0.0, 0.0, 612.0, 792.0), "a", see_through=True)],
     ids=["behind", "clear", "whole page"],
 )
 def test_an_image_over_the_text_of_most_pages_is_reported(picture: Picture) -> None:
     bare = [
         page(number, *body([f"Clause {number}.{word} holds here." for word in "abcde"], 300)) for number in (1, 2, 3)
     ]
-    shown = [dataclasses.replace(each, pictures=(picture,)) for each in bare]
+    shown = [each._replace(pictures=(picture,)) for each in bare]
     result = clean_document(document(*shown), ONLY)
     assert result.text == clean_document(document(*bare), ONLY).text
     assert [(removal.page_number, removal.reason) for removal in result.removed] == [
@@ -136,18 +134,18 @@ def test_other_images_are_not(pictures: list[Picture]) -> None:
     pages = [
         page(number, *body([f"Clause {number}.{word} holds here." for word in "abcde"], 300)) for number in (1, 2, 3)
     ]
-    shown = [dataclasses.replace(each, pictures=(picture,)) for each, picture in zip(pages, pictures, strict=True)]
+    shown = [each._replace(pictures=(picture,)) for each, picture in zip(pages, pictures, strict=True)]
     assert clean_document(document(*shown), ONLY).warnings == ()
 
 
 def test_on_one_page_alone_an_image_must_be_clear_and_crossed_by_lines_of_text() -> None:
-    clear = dataclasses.replace(SEAL, see_through=True)
+    clear = SEAL._replace(see_through=True)
     text = body(
         [f"The court finds that the clause {word} of the lease is valid, and so it is." for word in "abcd"], 300
     )
     labels = body(["1990", "2000", "2010", "2020"], 300, x0=200.0)
     reported = [
-        bool(clean_document(document(dataclasses.replace(page(1, *lines), pictures=(picture,))), ONLY).removed)
+        bool(clean_document(document(page(1, *lines)._replace(pictures=(picture,))), ONLY).removed)
         for lines, picture in ((text, clear), (text, SEAL), (labels, clear))
     ]
     assert reported == [True, False, False]

@@ -32,7 +32,7 @@ def work(task: object) -> object:
             print("noise")
             os.write(1, b"more noise")
             return sys.stdin.read()
-        case "large":  # more than a socket holds
+        case "large":  # more than a pipe holds
             return b"x" * 3_000_000
         case "pid":
             return os.getpid()

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from qwen_batch.read.page.chars import Char
-from qwen_batch.read.tables.grids import MIN_EDGE, SNAP, Rule, close_sides
-from qwen_batch.read.tables.ruled import Grid, fill_grid, find_grids
+from qwen_batch.read.tables.grids import MIN_EDGE, SNAP, Rule, close_sides, rules_of
+from qwen_batch.read.tables.ruled import Grid, fill_grid, find_boxes, find_grids
 from qwen_batch.records import BBox
 
 
@@ -41,7 +41,7 @@ def rounded(box: BBox) -> BBox:
 
 
 def test_a_grid_has_its_cells() -> None:
-    (found,) = find_grids(grid([10, 60, 110], [20, 40, 60]))
+    (found,) = find_grids(rules_of(grid([10, 60, 110], [20, 40, 60])))
     assert found.bbox == (10, 20, 110, 60)
     assert found.cells == ((10, 20, 60, 40), (60, 20, 110, 40), (10, 40, 60, 60), (60, 40, 110, 60))
 
@@ -71,7 +71,15 @@ def test_cells_are_those_of_pdfplumber(seed: int) -> None:
     chance.shuffle(edges)
     horizontal = sum(edge[2] - edge[0] > edge[3] - edge[1] for edge in edges)
     wanted = of_pdfplumber(edges) if horizontal >= 3 and len(edges) - horizontal >= 2 else []
-    assert [sorted(map(rounded, found.cells)) for found in find_grids(edges, close=False)] == wanted
+    assert [sorted(map(rounded, found.cells)) for found in find_boxes(rules_of(edges))] == wanted
+
+
+def test_boxes_below_each_other_or_side_by_side_are_no_table() -> None:
+    listing, strip = (
+        rules_of(grid(*sides)) for sides in (([10, 110], [0, 20, 40, 60, 80]), ([0, 20, 40, 60, 80], [10, 110]))
+    )
+    assert [len(found.cells) for found in find_boxes(listing)] == [4]
+    assert find_grids(listing) == find_grids(strip) == []
 
 
 def test_sides_are_closed_where_columns_are_divided_from_rule_to_rule() -> None:
@@ -96,7 +104,7 @@ def test_boxes_of_a_diagram_are_no_table() -> None:
         for edge in ((x0, top, x1, top), (x0, bottom, x1, bottom), (x0, top, x0, bottom), (x1, top, x1, bottom))
     ]
     words = [Char("a", x0 + 20.0, top + 20.0, x0 + 30.0, top + 30.0, 0) for x0, top, _, _ in boxes]
-    assert [fill_grid(found, words) for found in find_grids(edges)] == [None]
+    assert [fill_grid(found, words) for found in find_grids(rules_of(edges))] == [None]
 
 
 def test_the_lines_behind_a_plot_are_no_table() -> None:

@@ -210,7 +210,7 @@ def test_a_lean_parent_forks_and_everything_else_is_the_same() -> None:
         "print ",
         f"hang {dict(make_pool(workers=1, timeout=1.0).run(['hang']))['hang']}",
         "session True",
-        "files 5",  # standard input, output and error, the channel, the lifeline: nothing of the parent's
+        "files 6",  # standard input, output and error, two ways, the lifeline: nothing of the parent's
     ]
     assert spawned == "False"
     assert "does not start" in failed

@@ -5,7 +5,6 @@ Nothing is fetched. The models are loaded at the first page and kept for the lif
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib.util
 import resource
@@ -13,7 +12,6 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from qwen_batch.read.ocr.frame import find_frame
 from qwen_batch.read.page.file import PdfPage
 from qwen_batch.read.page.order import cut_by_places
 from qwen_batch.read.page.turn import turned_box
@@ -91,7 +89,7 @@ def recognise_area(page: PdfPage, area: BBox) -> Recognised:
     size = area[2] - area[0], area[3] - area[1]
     turned = size[::-1] if found.quarters % 2 else size
     lines = [
-        dataclasses.replace(line, bbox=_moved(turned_box(line.bbox, turned, -found.quarters % 4), area))
+        line._replace(bbox=_moved(turned_box(line.bbox, turned, -found.quarters % 4), area))
         for line in found.lines
         if line.bbox
     ]
@@ -104,7 +102,8 @@ def _moved(box: BBox, area: BBox) -> BBox:
 
 def recognise(page: PdfPage, area: BBox | None = None) -> Recognised:
     """What the picture of a pdfium page says; of an area, with places in it."""
-    from qwen_batch.read.ocr.picture import as_pixels, read_page  # loads what only pages that are images need
+    from qwen_batch.read.ocr.frame import find_frame  # what only pages that are images need
+    from qwen_batch.read.ocr.picture import as_pixels, read_page
 
     scale = min(DPI / 72, MAX_SIDE / max(*page.size, 1.0))
     picture = page.render(scale)

@@ -10,7 +10,7 @@ import binascii
 import email
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from email.message import Message
 from pathlib import Path
 
@@ -51,7 +51,7 @@ class Letter:
         for page in self.pages:
             lines += [Line("")] if lines and page.lines and not as_paragraphs else []
             lines += (
-                line if line.table is None else replace(line, table=line.table + len(tables)) for line in page.lines
+                line if line.table is None else line._replace(table=line.table + len(tables)) for line in page.lines
             )
             tables += page.tables
         page = Page(1, tuple(lines), tuple(tables), paragraphs=as_paragraphs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import zipfile
 from collections.abc import Iterator
@@ -115,7 +114,7 @@ def _with_asides(page: Page, styles: list[Any]) -> Page:
 
     if not page.lines:
         return page
-    return dataclasses.replace(page, lines=(*lines("header"), *page.lines, *lines("footer")))
+    return page._replace(lines=(*lines("header"), *page.lines, *lines("footer")))
 
 
 class _Reader:
@@ -143,7 +142,7 @@ class _Reader:
         """A sheet that holds something has its name above it."""
         page = self.page(number, [sheet, *sheet.iterchildren(f"{TABLE}shapes")])
         name = sheet.get(f"{TABLE}name")
-        return dataclasses.replace(page, lines=(Line(name), *page.lines)) if page.lines and name else page
+        return page._replace(lines=(Line(name), *page.lines)) if page.lines and name else page
 
     def _walk(self, elements: Any, lines: list[Line], tables: list[Table]) -> None:
         for child in elements:

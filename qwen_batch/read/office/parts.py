@@ -16,7 +16,6 @@ import sys
 import types
 import zipfile
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +112,7 @@ def _add(element: Any, lines: list[Line], tables: list[Table]) -> None:
     if found:
         rows = tuple(tuple(map(read_marks, row)) for row in found[0].rows)
         lines.append(Line("", table=len(tables)))
-        tables.append(replace(found[0], rows=rows))
+        tables.append(found[0]._replace(rows=rows))
         return
     text = element.text.strip()
     if kind == "ListItem" and not text.startswith((NUMBERED, BULLETED)):

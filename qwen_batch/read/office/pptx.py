@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +77,7 @@ class _Slide:
             self._walk(tree, self._places.whole, 0)
         lines, tables = list[Line](), list[Table]()
         for _, own, own_tables in sorted(self._found, key=lambda each: each[0]):
-            lines += (line if line.table is None else replace(line, table=line.table + len(tables)) for line in own)
+            lines += (line if line.table is None else line._replace(table=line.table + len(tables)) for line in own)
             tables += own_tables
         return Page(number, (*lines, *self._notes()), tuple(tables), paragraphs=True)
 

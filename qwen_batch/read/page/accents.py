@@ -7,7 +7,6 @@ own where they stand high, are treated the same way.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -108,7 +107,7 @@ def _put_together(chars: PageChars, held: dict[int, list[int]]) -> PageChars:
             at = [place, *held[place]] if len(letters) > 1 else at
         places += at[: len(letters)]
         text.append(letters)
-    return dataclasses.replace(chars.at(places), text="".join(text))
+    return chars.at(places)._replace(text="".join(text))
 
 
 def _with_marks(letter: str, marks: Sequence[str]) -> str:

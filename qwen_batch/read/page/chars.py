@@ -6,14 +6,12 @@ Coordinates leave here as the reader of the page sees them: points from the top 
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import functools
 import math
 import operator
 import re
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -23,7 +21,8 @@ from qwen_batch.records import BBox
 LINE_ENDS = "\r\n"
 DIVIDED = "\x02"  # pdfium: a hyphen that ends a line; the line break after it is left out
 NOT_CHARACTERS = frozenset("\x00\ufffe\uffff")
-BOXES_AT_ONCE = 512
+BOXES_AT_ONCE, BOX_BYTES = 512, 4 * 8
+MATRICES_AT_ONCE, MATRIX_BYTES = 80, 6 * 4
 _HYPHEN_MARK = re.compile("\ufffe")  # the same as DIVIDED, in the text as a whole
 _HALF = re.compile("[\ud800-\udfff]")  # of a character beyond U+FFFF
 _SECOND_HALF = re.compile("(?<=[\ud800-\udbff])[\udc00-\udfff]")
@@ -75,8 +74,7 @@ def placement_of(page: int, width: float, height: float) -> Placement:
     return Placement((ax - c) / span, (bx - c) / span, c, (dx - f) / span, (ey - f) / span, f)
 
 
-@dataclass(frozen=True, slots=True)
-class PageChars:
+class PageChars(NamedTuple):
     """The characters of a page in pdfium's order, line ends and the spaces that it sets between words included.
 
     Places stand in lists of their own, in points: most pages need no more than the smallest and the largest of each
@@ -146,7 +144,7 @@ def _without_halves(chars: PageChars) -> PageChars:
     seconds = {match.start() for match in _SECOND_HALF.finditer(chars.text)}
     kept = [place for place in range(len(chars.text)) if place not in seconds]
     text = chars.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return dataclasses.replace(chars.at(kept), text=text)
+    return chars.at(kept)._replace(text=text)
 
 
 def _read_text(textpage: int) -> str:
@@ -165,36 +163,54 @@ def _char_at(textpage: int, number: int) -> str:
     return chr(code) if code <= 0x10FFFF else "\ufffd"
 
 
-def _read_boxes(textpage: int, count: int) -> tuple[list[float], list[float], list[float], list[float]]:
-    """Left, right, bottom and top of each character in user space.
+def _read_boxes(textpage: int, count: int) -> memoryview[float]:
+    """Left, right, bottom and top of each character in user space, one after the other, as doubles.
 
     pdfium is called by addresses that are made once, which takes a third of the time of the usual call.
     """
     buffer, addresses = _box_buffer()
     page = pdfium.address_of(textpage)
-    sides: tuple[list[float], list[float], list[float], list[float]] = ([], [], [], [])
+    boxes = bytearray()
     for start in range(0, count, BOXES_AT_ONCE):
         numbers = range(start, min(start + BOXES_AT_ONCE, count))
         deque(map(pdfium.FPDFText_GetCharBox, repeat(page), numbers, *addresses), maxlen=0)
-        for side, places in enumerate(sides):
-            places += buffer[side : 4 * len(numbers) : 4]
-    return sides
+        boxes += buffer[: BOX_BYTES * len(numbers)]
+    return memoryview(boxes).cast("d")
 
 
 @functools.cache
-def _box_buffer() -> tuple[Any, list[list[Any]]]:
-    """What FPDFText_GetCharBox fills, and the addresses in it."""
+def _box_buffer() -> tuple[memoryview, list[list[Any]]]:
+    """What FPDFText_GetCharBox fills, as bytes, and the addresses in it."""
     buffer = (ctypes.c_double * (4 * BOXES_AT_ONCE))()
-    width = ctypes.sizeof(ctypes.c_double)
-    addresses = [[ctypes.byref(buffer, width * (4 * row + side)) for row in range(BOXES_AT_ONCE)] for side in range(4)]
-    return buffer, addresses
+    places = range(0, ctypes.sizeof(buffer), BOX_BYTES)
+    sides = range(0, BOX_BYTES, BOX_BYTES // 4)
+    return memoryview(buffer).cast("B"), [[ctypes.byref(buffer, place + side) for place in places] for side in sides]
 
 
-def _shown(
-    sides: tuple[list[float], list[float], list[float], list[float]], placement: Placement
-) -> tuple[list[float], list[float], list[float], list[float]]:
-    """x0, top, x1, bottom on the page of boxes in user space."""
-    left, right, bottom, top = sides
+def matrices_of(textpage: Any, numbers: Sequence[int]) -> list[float]:
+    """The six numbers of the matrix of each of some characters, one after the other. `textpage`: as pdfium.address_of
+    gives it."""
+    floats, addresses = _matrix_buffer()
+    found: list[float] = []
+    for start in range(0, len(numbers), MATRICES_AT_ONCE):
+        some = numbers[start : start + MATRICES_AT_ONCE]
+        deque(map(pdfium.FPDFText_GetMatrix, repeat(textpage), some, addresses), maxlen=0)
+        found += floats[: 6 * len(some)].tolist()
+    return found
+
+
+@functools.cache
+def _matrix_buffer() -> tuple[memoryview[float], list[Any]]:
+    """What FPDFText_GetMatrix fills, and the addresses in it."""
+    buffer = (ctypes.c_float * (6 * MATRICES_AT_ONCE))()
+    addresses = [ctypes.byref(buffer, MATRIX_BYTES * row) for row in range(MATRICES_AT_ONCE)]
+    return memoryview(buffer).cast("B").cast("f"), addresses
+
+
+def _shown(boxes: memoryview[float], placement: Placement) -> tuple[list[float], list[float], list[float], list[float]]:
+    """x0, top, x1, bottom on the page of boxes in user space, straight from the buffer: lists between would take twice
+    the time."""
+    left, right, bottom, top = (boxes[side::4] for side in range(4))
     a, b, c, d, e, f = placement.a, placement.b, placement.c, placement.d, placement.e, placement.f
     if b == 0 == d:  # upright: half of the work
         xs = _ordered([a * x + c for x in left], [a * x + c for x in right])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
 
@@ -94,7 +93,7 @@ def with_fields(lines: Sequence[Line], fields: Sequence[Line], tables: Sequence[
         distances = [(_distance(line, field), number) for number, line in enumerate(done)]
         place = min(distances)[1] + 1 if distances else 0
         is_lost = any(_is_over(field, table) and not _holds(table, field.text) for table in tables)
-        done.insert(place, dataclasses.replace(field, bbox=None) if is_lost else field)
+        done.insert(place, field._replace(bbox=None) if is_lost else field)
     return tuple(done)
 
 

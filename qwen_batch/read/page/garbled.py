@@ -16,15 +16,17 @@ numbered ones.
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Set as AbstractSet
-from itertools import islice
 
-# Boxes, which stand for characters that a font does not name; characters of private meaning; controls.
-_MEANINGLESS = re.compile("[\ufffd\u25a1\u25a0\u53e3\ue000-\uf8ff\x00-\x1f]")
+from qwen_batch.patterns import late
+
+_BOXES = "\ufffd\u25a1\u25a0\u53e3"  # stand for characters that a font does not name
+_PRIVATE = late("[\ue000-\uf8ff\x00-\x1f]")  # of private meaning; controls
 MIN_CHARS = 20
 MAX_MEANINGLESS = 0.3
 MIN_WORDS, MAX_WORDS = 20, 120  # distinct ones, of three letters or more, that are looked at
@@ -40,7 +42,7 @@ COMMON_HAN = 0.7
 MIN_SIGNS = 150
 ONE_SIGN = 0.45  # of all signs
 SIGN_SHARE, LETTER_SHARE, SIGN_KINDS = 0.22, 0.3, 8
-_SIGNS = "!\"#&'*+/:;<=>?@\\^`{|}~[]"
+_SIGNS = frozenset("!\"#&'*+/:;<=>?@\\^`{|}~[]")
 _WORD = re.compile(r"(?<!\w)[a-z]{3,}(?!\w)")
 _ANY_WORD = re.compile(r"[^\W\d_]+")
 _HAN = "\u4e00", "\u9fff"  # the first and the last
@@ -92,9 +94,15 @@ def is_garbled(text: str, num_unnamed: int = 0) -> bool:
     shown = "".join(text.split())
     if len(shown) + num_unnamed < MIN_CHARS:
         return False
-    if len(_MEANINGLESS.findall(shown)) + num_unnamed > MAX_MEANINGLESS * (len(shown) + num_unnamed):
+    kinds = frozenset(shown)
+    if _num_meaningless(shown, kinds) + num_unnamed > MAX_MEANINGLESS * (len(shown) + num_unnamed):
         return True
-    return _is_rare_han(shown) or _are_numbered_signs(shown) or _is_no_language(text)
+    return _is_rare_han(kinds) or _are_numbered_signs(shown, kinds) or _is_no_language(text)
+
+
+def _num_meaningless(text: str, kinds: frozenset[str]) -> int:
+    num_private = 0 if "".join(kinds).isprintable() else len(_PRIVATE().findall(text))
+    return sum(map(text.count, kinds.intersection(_BOXES))) + num_private
 
 
 def bits_of(text: str) -> float | None:
@@ -104,10 +112,10 @@ def bits_of(text: str) -> float | None:
     return _bits(words) if words else None
 
 
-def _is_rare_han(text: str) -> bool:
+def _is_rare_han(kinds: AbstractSet[str]) -> bool:
     """Whether most of the Chinese characters are such as hardly anybody uses."""
-    kinds = {char for char in set(text) if _HAN[0] <= char <= _HAN[1]}
-    return len(kinds) >= MIN_HAN and sum(map(_is_common, kinds)) < COMMON_HAN * len(kinds)
+    han = [char for char in kinds if _HAN[0] <= char <= _HAN[1]]
+    return len(han) >= MIN_HAN and sum(map(_is_common, han)) < COMMON_HAN * len(han)
 
 
 def _is_common(char: str) -> bool:
@@ -118,23 +126,34 @@ def _is_common(char: str) -> bool:
     return False
 
 
-def _are_numbered_signs(text: str) -> bool:
+def _are_numbered_signs(text: str, kinds: AbstractSet[str]) -> bool:
     """Whether letters were given the numbers from 33 on, as they came."""
-    counts = [count for sign in _SIGNS if (count := text.count(sign))]
-    if len(text) < MIN_SIGNS or len(counts) < SIGN_KINDS or max(counts) > ONE_SIGN * sum(counts):
+    signs = _SIGNS & kinds
+    if len(text) < MIN_SIGNS or len(signs) < SIGN_KINDS:
+        return False
+    counts = list(map(text.count, signs))
+    if max(counts) > ONE_SIGN * sum(counts):
         return False
     return sum(counts) > SIGN_SHARE * len(text) and sum(map(str.isalpha, text)) <= LETTER_SHARE * len(text)
 
 
 def _is_no_language(text: str) -> bool:
     """Whether words in Latin letters are of no language: those of another alphabet, or of none."""
-    found = (match[0] for match in _WORD.finditer(_plain(text)))
-    words = set(islice(dict.fromkeys(found), MAX_WORDS))
+    words = _first_words(_plain(text))
     if len(words) < MIN_WORDS or (bits := _bits(words)) > UNLIKELY or not _have_many_lengths(words):
         return False
     if len(words) >= MANY_WORDS and bits < IMPOSSIBLE and _says_some_often(text):
         return True
     return max(_bits({_shifted(word, step) for word in words}) for step in range(1, 26)) >= max(LIKELY, bits + BETTER)
+
+
+def _first_words(text: str) -> set[str]:
+    words: set[str] = set()
+    for match in _WORD.finditer(text):
+        words.add(match[0])
+        if len(words) == MAX_WORDS:
+            break
+    return words
 
 
 def _plain(text: str) -> str:
@@ -160,8 +179,14 @@ def _says_some_often(text: str) -> bool:
 
 def _bits(words: AbstractSet[str]) -> float:
     """Mean logarithm of how often the pairs of letters in some words are seen."""
-    line = f" {' '.join(words)} "
-    return sum(map(_BITS.__getitem__, map(operator.add, line, line[1:]))) / (len(line) - 1)
+    return sum(map(_sum_of_bits, words)) / (sum(map(len, words)) + len(words))
+
+
+@functools.lru_cache(maxsize=8192)
+def _sum_of_bits(word: str) -> float:
+    """Of a word between blanks; whole halves of bits, so that sums are exact."""
+    line = f" {word} "
+    return sum(map(_BITS.__getitem__, map(operator.add, line, line[1:])))
 
 
 def _shifted(word: str, step: int) -> str:

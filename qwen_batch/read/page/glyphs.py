@@ -7,7 +7,6 @@ Microsoft's `post` table, format 1): 3 is the blank, 36 is A, 68 is a, and from 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 
@@ -40,4 +39,4 @@ def with_glyphs_told(textpage: int, chars: PageChars) -> PageChars:
     if len(set(_WORD.findall(words))) < MIN_WORDS or (bits_of(words) or -math.inf) < LIKELY:
         return chars
     text = "".join(told.get(place, char) for place, char in enumerate(chars.text))
-    return dataclasses.replace(chars, text=text)
+    return chars._replace(text=text)

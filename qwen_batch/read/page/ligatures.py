@@ -7,7 +7,6 @@ code between two letters is a letter that is lost, and marked so.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 from qwen_batch.read.page import pdfium
@@ -34,7 +33,7 @@ def with_ligatures(textpage: int, chars: PageChars) -> PageChars:
     for match in _LOST.finditer(chars.text):
         if letters[match.start()] == match[0]:
             letters[match.start()] = LOST
-    return dataclasses.replace(chars, text="".join(letters))
+    return chars._replace(text="".join(letters))
 
 
 def _has_name(textpage: int, number: int) -> bool:

@@ -8,11 +8,11 @@ import math
 import operator
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import NamedTuple
 
 from qwen_batch.read.page import pdfium
-from qwen_batch.read.page.chars import DIVIDED, PageChars, Placement
+from qwen_batch.read.page.chars import DIVIDED, PageChars, Placement, matrices_of
 from qwen_batch.records import BBox, Line
 
 ASCENT, DESCENT = 0.8, 0.2  # of the font size; drawn boxes differ from letter to letter, these do not
@@ -36,7 +36,7 @@ class _Spot(NamedTuple):
 
     start: int
     end: int
-    way: int | None  # as in direction_at
+    way: int | None  # as in directions_at
     low: float
     high: float
     length: float
@@ -71,8 +71,8 @@ class LineMaker:
         self._a, self._b, self._d, self._e = placement.a, placement.b, placement.d, placement.e
         self._chars = chars
         self._name, self._flags = ctypes.create_string_buffer(64), ctypes.c_int()
-        self._matrix, self._x, self._y = (ctypes.c_float * 6)(), ctypes.c_double(), ctypes.c_double()
-        self._page_at, self._matrix_at = pdfium.address_of(textpage), ctypes.byref(self._matrix)
+        self._x, self._y = ctypes.c_double(), ctypes.c_double()
+        self._page_at = pdfium.address_of(textpage)
 
     def make(self, start: int, end: int) -> list[Line]:
         """A line with its place; none when it is blank, several when pdfium took lines of two directions for one."""
@@ -96,7 +96,7 @@ class LineMaker:
     def _spot(self, start: int, end: int) -> _Spot:
         """Where a word stands, seen in the direction in which it goes."""
         chars = self._chars
-        way = direction_at(self._textpage, self._placement, chars.numbers[start])
+        (way,) = directions_at(self._textpage, self._placement, chars.numbers[start : start + 1])
         x0, top, x1, bottom = (
             min(chars.x0[start:end]),
             min(chars.top[start:end]),
@@ -181,19 +181,15 @@ class LineMaker:
         The largest of a few: a word in a smaller font, or a footnote mark, must not make the line look like another.
         """
         step = max(1, len(drawn) // FONT_SAMPLES)
-        numbers = self._chars.numbers
-        fonts = [self._font_at(numbers[number]) for number in drawn[step // 2 :: step]]
-        size, upright, number = max(fonts, key=operator.itemgetter(0))
-        pdfium.FPDFText_GetCharOrigin(self._textpage, number, self._x, self._y)
-        return size, upright, self._placement.point(self._x.value, self._y.value)[1]
-
-    def _font_at(self, number: int) -> tuple[float, bool, int]:
-        """Size in points, whether the letter stands upright, and its number again."""
-        pdfium.FPDFText_GetMatrix(self._page_at, number, self._matrix_at)
-        a, b, c, d = self._matrix[:4]
-        size = pdfium.FPDFText_GetFontSize(self._page_at, number) * math.hypot(c, d)
-        across = self._a * a + self._b * b
-        return size, across > STRAIGHT * abs(self._d * a + self._e * b), number
+        numbers = [self._chars.numbers[number] for number in drawn[step // 2 :: step]]
+        matrices = matrices_of(self._page_at, numbers)
+        heights = map(math.hypot, matrices[2::6], matrices[3::6])
+        sizes = list(map(operator.mul, map(pdfium.FPDFText_GetFontSize, repeat(self._page_at), numbers), heights))
+        largest = sizes.index(max(sizes))
+        a, b = matrices[6 * largest : 6 * largest + 2]
+        upright = self._a * a + self._b * b > STRAIGHT * abs(self._d * a + self._e * b)
+        pdfium.FPDFText_GetCharOrigin(self._textpage, numbers[largest], self._x, self._y)
+        return sizes[largest], upright, self._placement.point(self._x.value, self._y.value)[1]
 
 
 @functools.lru_cache(maxsize=256)
@@ -201,12 +197,15 @@ def _is_typed_font(name: bytes) -> bool:
     return _TYPED_FONT.search(name) is not None
 
 
-def direction_at(textpage: int, placement: Placement, number: int) -> int | None:
-    """Where the writing of one character goes: 0 to the right, 1 down, 2 to the left, 3 up; None: slanted."""
-    matrix = pdfium.FS_MATRIX()
-    pdfium.FPDFText_GetMatrix(pdfium.address_of(textpage), number, ctypes.byref(matrix))
-    across = placement.a * matrix.a + placement.b * matrix.b
-    down = placement.d * matrix.a + placement.e * matrix.b
+def directions_at(textpage: int, placement: Placement, numbers: Sequence[int]) -> list[int | None]:
+    """Where the writing of some characters goes: 0 to the right, 1 down, 2 to the left, 3 up; None: slanted."""
+    matrices = matrices_of(pdfium.address_of(textpage), numbers)
+    return [_direction(placement, a, b) for a, b in zip(matrices[::6], matrices[1::6], strict=True)]
+
+
+def _direction(placement: Placement, a: float, b: float) -> int | None:
+    across = placement.a * a + placement.b * b
+    down = placement.d * a + placement.e * b
     if abs(across) > STRAIGHT * abs(down):
         return 0 if across > 0 else 2
     if abs(down) > STRAIGHT * abs(across):

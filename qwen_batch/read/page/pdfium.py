@@ -29,12 +29,6 @@ FPDFBitmap_BGR = 2
 FPDF_ANNOT = 1  # of rendering: annotations, too
 
 
-class FS_MATRIX(ctypes.Structure):
-    """(x, y) -> (a*x + c*y + e, b*x + d*y + f)."""
-
-    _fields_ = tuple((name, c_float) for name in "abcdef")
-
-
 class FS_RECTF(ctypes.Structure):
     """A box in points of user space."""
 
@@ -119,14 +113,16 @@ FPDFText_HasUnicodeMapError = _declared("FPDFText_HasUnicodeMapError", _int, _ha
 FPDFText_GetFontInfo = _declared(
     "FPDFText_GetFontInfo", c_ulong, _handle, _int, c_void_p, c_ulong, _int_at
 )  # text page, number, a buffer for the name, its size, flags; the size of the name with its closing zero
-FPDFText_GetMatrix = _undeclared("FPDFText_GetMatrix", _int)  # text page, number; an FS_MATRIX
+FPDFText_GetMatrix = _undeclared("FPDFText_GetMatrix", _int)  # text page, number; six floats
 
 FPDFPage_CountObjects = _declared("FPDFPage_CountObjects", _int, _handle)
 FPDFPage_GetObject = _declared("FPDFPage_GetObject", _handle, _handle, _int)
 FPDFFormObj_CountObjects = _declared("FPDFFormObj_CountObjects", _int, _handle)
 FPDFFormObj_GetObject = _declared("FPDFFormObj_GetObject", _handle, _handle, c_ulong)
 FPDFPageObj_GetType = _declared("FPDFPageObj_GetType", _int, _handle)
-FPDFPageObj_GetMatrix = _declared("FPDFPageObj_GetMatrix", _int, _handle, c_void_p)  # an FS_MATRIX
+FPDFPageObj_GetMatrix = _declared(
+    "FPDFPageObj_GetMatrix", _int, _handle, c_void_p
+)  # a to f of (a*x + c*y + e, b*x + d*y + f)
 FPDFPageObj_GetBounds = _declared("FPDFPageObj_GetBounds", _int, _handle, *[_float_at] * 4)
 FPDFPageObj_GetFillColor = _declared("FPDFPageObj_GetFillColor", _int, _handle, *[c_void_p] * 4)
 FPDFPageObj_HasTransparency = _declared("FPDFPageObj_HasTransparency", _int, _handle)

@@ -7,11 +7,14 @@ A raised digit is told by its drawn box alone: smaller than the letters of its l
 
 from __future__ import annotations
 
-import dataclasses
+import bisect
 import math
 import re
 from collections.abc import Container, Sequence
+from itertools import chain, pairwise
+from typing import TypeVar
 
+from qwen_batch.patterns import late
 from qwen_batch.read.page.chars import PageChars
 from qwen_batch.read.page.raised_lone import host_of, is_near, lone_marks
 from qwen_batch.read.page.raised_spans import RISE, Span, is_raised, measure, stands_on
@@ -27,10 +30,10 @@ _HIGH = "\"'”’)]»"  # signs that say nothing of where the line is
 _SKIPPED = "0123456789,;" + _HIGH
 # Indices and powers of formulas stay as formulas are usually typed, R2; but for units, m².
 _UNITS = "(?:k|c|d|m|µ)?m|ft|yd|mi|in|s"
-_VARIABLE = re.compile(
-    rf"(?<![^\W\d_])(?!(?:{_UNITS})[0-9]*\Z)(?:[A-Za-z\u0391-\u03d6]{{1,2}}|sin|cos|tan|log)[0-9]*\Z"
-)
-_NUMBER_GOES_ON = re.compile(r"[.,]?[0-9]")
+_VARIABLE = late(rf"(?<![^\W\d_])(?!(?:{_UNITS})[0-9]*\Z)(?:[A-Za-z\u0391-\u03d6]{{1,2}}|sin|cos|tan|log)[0-9]*\Z")
+_NUMBER_GOES_ON = late(r"[.,]?[0-9]")
+
+_T = TypeVar("_T", int, float)
 
 
 def with_raised(chars: PageChars) -> PageChars:
@@ -39,16 +42,17 @@ def with_raised(chars: PageChars) -> PageChars:
     found: list[int] = []
     moves: dict[int, list[int]] = {}  # before which character which others come
     spans = [match.span() for match in _LINE.finditer(chars.text)] if _RUN.search(chars.text) else []
+    starts = [start for start, _ in spans]
     measured: dict[int, Span] = {}
-    for number, (start, end) in enumerate(spans):
-        suspects = [run for run in _RUN.finditer(chars.text, start, end) if _is_suspect(chars, *run.span(), start, end)]
-        if suspects:
-            span = measured[number] = measure(chars, start, end)
-            for run in suspects:
-                raised = _raised(chars, *run.span(), span)
-                found += raised
-                if raised and (_is_late(chars, raised[0], span) or _begins(chars, raised[0], span)):
-                    moves.setdefault(_place(chars, raised, span), []).extend(raised)
+    for first, after in [match.span() for match in _RUN.finditer(chars.text)]:
+        number = bisect.bisect_right(starts, first) - 1
+        if not _is_suspect(chars, first, after, *spans[number]):
+            continue
+        span = measured.get(number) or measured.setdefault(number, measure(chars, *spans[number]))
+        raised = _raised(chars, first, after, span)
+        found += raised
+        if raised and (_is_late(chars, raised[0], span) or _begins(chars, raised[0], span)):
+            moves.setdefault(_place(chars, raised, span), []).extend(raised)
     for mark in lone_marks(chars):
         near = [
             measured.get(number) or measured.setdefault(number, measure(chars, *span))
@@ -95,7 +99,7 @@ def _raised(chars: PageChars, first: int, after: int, span: Span) -> list[int]:
     if behind == span.end or not stands_on(chars, behind, span):
         return []
     is_plain = _begins(chars, raised[0], span) or _is_far_up(chars, raised, span)
-    return raised if is_plain and not _NUMBER_GOES_ON.match(chars.text, raised[-1] + 1) else []
+    return raised if is_plain and not _NUMBER_GOES_ON().match(chars.text, raised[-1] + 1) else []
 
 
 def _before(chars: PageChars, mark: int, span: Span) -> int:
@@ -146,7 +150,7 @@ def _is_of_variable(chars: PageChars, mark: int, place: int, marks: Container[in
     """Whether a raised digit stands right behind the variable of a formula, though pdfium may begin a line with it."""
     while place > 0 and (chars.text[place - 1].isspace() or place - 1 in marks):
         place -= 1
-    if not _VARIABLE.search(chars.text, max(0, place - REACH), place):
+    if not _VARIABLE().search(chars.text, max(0, place - REACH), place):
         return False
     return abs(chars.x0[mark] - chars.x1[place - 1]) < chars.bottom[mark] - chars.top[mark]
 
@@ -159,22 +163,27 @@ def _rewritten(chars: PageChars, found: Sequence[int], moves: dict[int, list[int
         if not _is_of_variable(chars, number, places.get(number, number), marks):
             letters[number] = letters[number].translate(RAISED)
     if not moves:
-        return dataclasses.replace(chars, text="".join(letters[:-1]))
-    moved = {number for numbers in moves.values() for number in numbers}
+        return chars._replace(text="".join(letters[:-1]))
+    return _moved(chars, "".join(letters), moves)
+
+
+def _moved(chars: PageChars, text: str, moves: dict[int, list[int]]) -> PageChars:
+    """Characters in another order: `text` has a blank more than they, to stand between a mark and its note. They are
+    moved in pieces, since nearly all stay."""
+    moved = sorted(number for numbers in moves.values() for number in numbers)
     blank = len(chars.text)
-    order: list[int] = []
-    for number in range(blank + 1):
-        order += moves.get(number, ())
-        if number in moves and number < blank and not chars.text[number].isspace():
-            order.append(blank)  # between a mark and its note
-        if number < blank and number not in moved:
-            order.append(number)
-    x0, top = (_ordered((*places, math.inf), order) for places in (chars.x0, chars.top))
-    x1, bottom = (_ordered((*places, -math.inf), order) for places in (chars.x1, chars.bottom))
-    numbers = (*chars.numbers, chars.numbers[-1])
-    text = "".join([letters[number] for number in order])
-    return PageChars(text, x0, top, x1, bottom, [numbers[number] for number in order])
+    order: list[slice] = []
+    for start, place in pairwise((0, *sorted({*moves, blank}))):
+        ends = [start, *(end for number in moved if start <= number < place for end in (number, number + 1)), place]
+        order += map(slice, ends[::2], ends[1::2])
+        order += [slice(number, number + 1) for number in moves.get(place, ())]
+        if place < blank and not chars.text[place].isspace():
+            order.append(slice(blank, blank + 1))
+    x0, top = (_ordered([*places, math.inf], order) for places in (chars.x0, chars.top))
+    x1, bottom = (_ordered([*places, -math.inf], order) for places in (chars.x1, chars.bottom))
+    numbers = _ordered([*chars.numbers, chars.numbers[-1]], order)
+    return PageChars("".join(map(text.__getitem__, order)), x0, top, x1, bottom, numbers)
 
 
-def _ordered(places: Sequence[float], order: Sequence[int]) -> list[float]:
-    return [places[number] for number in order]
+def _ordered(places: list[_T], order: Sequence[slice]) -> list[_T]:
+    return list(chain.from_iterable(map(places.__getitem__, order)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+from itertools import compress
 from typing import NamedTuple
 
 from qwen_batch.read.page.chars import PageChars
@@ -31,18 +33,21 @@ class Span(NamedTuple):
 
 
 def measure(chars: PageChars, start: int, end: int) -> Span:
-    letters = [number for number in range(start, end) if chars.text[number].isalnum()]
-    drawn = [number for number in range(start, end) if chars.x0[number] != math.inf]
-    bottoms = sorted(chars.bottom[number] for number in letters)
-    height = max((chars.bottom[number] - chars.top[number] for number in letters), default=0.0)
+    text, top, bottom = chars.text[start:end], chars.top[start:end], chars.bottom[start:end]
+    are_letters = [char.isalnum() for char in text]
+    bottoms = sorted(compress(bottom, are_letters))
+    height = max(map(operator.sub, compress(bottom, are_letters), compress(top, are_letters)), default=0.0)
     base = bottoms[len(bottoms) // 2] if bottoms else math.inf
-    if sum(abs(bottom - base) < LEVEL * height for bottom in bottoms) < MIN_LEVEL * len(bottoms):
+    if sum([abs(place - base) < LEVEL * height for place in bottoms]) < MIN_LEVEL * len(bottoms):
         base = math.inf
-    firm = [number for number in drawn if chars.bottom[number] > base - LEVEL * height] or drawn
-    x0, x1 = min(chars.x0[number] for number in firm), max(chars.x1[number] for number in firm)
-    num_wide = sum(chars.text[number] > _FIRST_WIDE for number in letters)
-    limits = (WIDE_RISE, WIDE_SMALLER) if num_wide > WIDE_SHARE * len(letters) else (RISE, SMALLER)
-    return Span(start, end, base, height, x0, x1, *limits)
+    least = base - LEVEL * height
+    x0, x1 = chars.x0[start:end], chars.x1[start:end]
+    if any(map(least.__lt__, bottom)):  # white space has no place
+        are_firm = list(map(least.__lt__, bottom))
+        x0, x1 = list(compress(x0, are_firm)), list(compress(x1, are_firm))
+    num_wide = sum(char > _FIRST_WIDE for char in compress(text, are_letters))
+    limits = (WIDE_RISE, WIDE_SMALLER) if num_wide > WIDE_SHARE * len(bottoms) else (RISE, SMALLER)
+    return Span(start, end, base, height, min(x0), max(x1), *limits)
 
 
 def stands_on(chars: PageChars, number: int, span: Span) -> bool:

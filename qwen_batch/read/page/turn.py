@@ -8,7 +8,6 @@ distance from the edge, so that it is told by the same rules as on other pages.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ from qwen_batch.read.page import pdfium
 from qwen_batch.read.page.blanks import without_idle_blanks
 from qwen_batch.read.page.chars import PageChars, Placement, placement_of, read_chars
 from qwen_batch.read.page.file import PdfPage
-from qwen_batch.read.page.lines import LineMaker, direction_at, iter_lines
+from qwen_batch.read.page.lines import LineMaker, directions_at, iter_lines
 from qwen_batch.read.page.rtl_letters import has_rtl_letters
 from qwen_batch.records import BBox, Line, Table
 
@@ -68,7 +67,7 @@ def with_standing(view: PageView, lines: Sequence[Line], tables: Sequence[Table]
     """All lines of a page. What stood upright has no place where a table has the place that it would have."""
     boxes = [table.bbox for table in tables if table.bbox]
     above, below = (
-        tuple(dataclasses.replace(line, bbox=None) if _is_over(line, boxes) else line for line in each)
+        tuple(line._replace(bbox=None) if _is_over(line, boxes) else line for line in each)
         for each in (view.above, view.below)
     )
     return (*above, *lines, *below)
@@ -132,7 +131,7 @@ def _turns_to_upright(view: PageView) -> int:
     text, numbers = view.chars.text, view.chars.numbers
     step = max(1, len(text) // SAMPLES)
     letters = [numbers[place] for place in range(step // 2, len(text), step) if not text[place].isspace()]
-    directions = Counter(direction_at(view.textpage, view.placement, number) for number in letters)
+    directions = Counter(directions_at(view.textpage, view.placement, letters))
     if not directions:
         return 0
     (direction, count), *_ = directions.most_common(1)
@@ -141,10 +140,8 @@ def _turns_to_upright(view: PageView) -> int:
 
 def _going(view: PageView, direction: int) -> list[bool]:
     """Which characters go into a direction; white space goes nowhere."""
-    return [
-        not char.isspace() and direction_at(view.textpage, view.placement, number) == direction
-        for number, char in zip(view.chars.numbers, view.chars.text, strict=True)
-    ]
+    directions = directions_at(view.textpage, view.placement, view.chars.numbers)
+    return [not char.isspace() and going == direction for going, char in zip(directions, view.chars.text, strict=True)]
 
 
 def _lines(view: PageView) -> Iterator[Line]:
@@ -168,8 +165,8 @@ def _placed(line: Line, before: tuple[float, float], after: tuple[float, float],
         return line
     if top >= (1 - EDGE) * before[1]:
         shift = after[1] - before[1]
-        return dataclasses.replace(line, bbox=(x0, top + shift, x1, bottom + shift))
-    return dataclasses.replace(line, bbox=turned_box(line.bbox, before, quarters))
+        return line._replace(bbox=(x0, top + shift, x1, bottom + shift))
+    return line._replace(bbox=turned_box(line.bbox, before, quarters))
 
 
 def turned_box(box: BBox, size: tuple[float, float], quarters: int) -> BBox:

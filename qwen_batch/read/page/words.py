@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import bisect
 import functools
 import math
 import operator
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import compress, pairwise, starmap
 from typing import NamedTuple
 
+from qwen_batch.patterns import late
 from qwen_batch.read.page.chars import DIVIDED, PageChars
-from qwen_batch.read.page.lines import iter_lines
 
 WORD_GAP = 0.6  # of the height of letters
 LEAST_GAP = 2.4  # points
@@ -27,13 +26,16 @@ FLUSH = 2.0  # points
 LONGEST_NAME = 3  # letters of what stands for a number without digits, or is a currency
 _BREAKS = ("\r", "\n", "")
 WORD = re.compile(r"\S+")
+_WORD_OF_LINE = re.compile(rf"[^\s{DIVIDED}]+{DIVIDED}?|{DIVIDED}")
 _SIGNS = "[0-9.,%()$€£¥+\\-–—−*†‡/△▲ ]"  # of numbers
 _CURRENCY = "(?:EUR|USD|GBP|CHF|CAD|AUD|JPY|CNY|RMB|US\\$|元|円)"
-_NUMBER = rf"(?:{_CURRENCY} ?)?{_SIGNS}*[0-9]{_SIGNS}*{_CURRENCY}?|[–—…-]|\.\.\.|n/?a|x|\([xz]\)|nil"
-_SIGN = rf"[$€£¥%)]|{_CURRENCY}"
-_IS_SIGN = re.compile(_SIGN)
-_IS_EITHER = re.compile(rf"{_NUMBER}|{_SIGN}", re.IGNORECASE)
-_CAPTION = re.compile(r"(?:table|tabelle|tableau|tabla|figure|fig\.|abbildung|abb\.|表|图|圖)\s*[\dA-Z]", re.IGNORECASE)
+_ANY_CASE = f"(?i:{_CURRENCY})"  # sets of signs are compiled faster where case counts
+_NUMBER = rf"(?:{_ANY_CASE} ?)?{_SIGNS}*[0-9]{_SIGNS}*{_ANY_CASE}?|[–—…-]|\.\.\.|(?i:n/?a|x|\([xz]\)|nil)"
+_SIGN = "[$€£¥%)]"
+_IS_NUMBER = late(_NUMBER)  # pages without tables ask only `numbers_of`
+_IS_SIGN = late(rf"{_SIGN}|{_CURRENCY}")
+_IS_EITHER = re.compile(rf"{_NUMBER}|{_SIGN}|{_ANY_CASE}")
+_CAPTION = late(r"(?:table|tabelle|tableau|tabla|figure|fig\.|abbildung|abb\.|表|图|圖)\s*[\dA-Z]", re.IGNORECASE)
 
 
 class Word(NamedTuple):
@@ -59,19 +61,22 @@ class Numbers(NamedTuple):
 def numbers_of(page: PageChars) -> Numbers:
     """Much quicker than looking for tables, which most pages do not have."""
     text = page.text.replace(DIVIDED, "-")
-    spans = [
-        match.span()
-        for match in WORD.finditer(text)
-        if (len(word := match[0]) <= LONGEST_NAME or not word.isalpha()) and _IS_EITHER.fullmatch(word)
-    ]
-    if len(spans) < MIN_FLUSH:
+    are_numeric = list(map(_may_be_number, text.split()))
+    if sum(are_numeric) < MIN_FLUSH:
         return Numbers(False, False)
+    spans = [match.span() for match in compress(WORD.finditer(text), are_numeric)]
     middles = sorted(min(page.top[start:end]) + max(page.bottom[start:end]) for start, end in spans)
     level = [False, *(after - before <= 2 * LEVEL for before, after in pairwise(middles)), False]
     is_level = sum(above or below for above, below in pairwise(level)) >= MIN_LEVEL
     last = [(start, end) for start, end in spans if text[end : end + 1] in _BREAKS]
     is_flush = _flush([page.x1[end - 1] for _, end in last]) or _flush([page.x0[start] for start, _ in last])
     return Numbers(is_level, is_flush)
+
+
+@functools.lru_cache(maxsize=8192)
+def _may_be_number(word: str) -> bool:
+    """Whether a word is a number, or a sign that stands beside one."""
+    return (len(word) <= LONGEST_NAME or not word.isalpha()) and _IS_EITHER.fullmatch(word) is not None
 
 
 def _flush(places: Sequence[float]) -> bool:
@@ -81,14 +86,31 @@ def _flush(places: Sequence[float]) -> bool:
 
 def words_of(page: PageChars) -> list[Word]:
     """The words of a page, line by line."""
+    slices = list(starmap(slice, _spans(page)))
+    texts = map(page.text.replace(DIVIDED, "-").__getitem__, slices)
+    x0, top, x1, bottom = (map(side.__getitem__, slices) for side in (page.x0, page.top, page.x1, page.bottom))
+    fields = zip(texts, map(min, x0), map(min, top), map(max, x1), map(max, bottom), strict=True)
+    return list(map(functools.partial(tuple.__new__, Word), fields))  # no Python for each word
+
+
+def _spans(page: PageChars) -> Iterator[tuple[int, int]]:
+    """Start and end of each word. Wide gaps part them as blanks do, hyphens that end a line end them."""
     gaps = _gaps(page)
-    return [word for start, end in iter_lines(page) for word in _words(page, start, end, gaps)]
+    place = 0
+    for match in _WORD_OF_LINE.finditer(page.text):
+        begin, after = match.span()
+        while place < len(gaps) and gaps[place] < after:
+            if gaps[place] > begin:
+                yield begin, gaps[place]
+                begin = gaps[place]
+            place += 1
+        yield begin, after
 
 
 def _gaps(page: PageChars) -> list[int]:
     """The characters with a wide gap before them, which is not white space, in their order."""
-    gaps = map(operator.sub, page.x0[1:], page.x1)
-    wide = [number for number, gap in enumerate(gaps, 1) if LEAST_GAP < gap < math.inf]
+    sides = zip(page.x0[1:], page.x1, strict=False)
+    wide = [number for number, (start, end) in enumerate(sides, 1) if LEAST_GAP < start - end < math.inf]
     return [
         number
         for number in wide
@@ -96,28 +118,8 @@ def _gaps(page: PageChars) -> list[int]:
     ]
 
 
-def _words(page: PageChars, start: int, end: int, gaps: Sequence[int]) -> Iterator[Word]:
-    """The words of a line, which wide gaps part as blanks do."""
-    place = bisect.bisect_left(gaps, start)
-    for match in WORD.finditer(page.text, start, end):
-        begin, after = match.span()
-        while place < len(gaps) and gaps[place] <= begin:
-            place += 1
-        while place < len(gaps) and gaps[place] < after:
-            yield _word(page, begin, gaps[place])
-            begin = gaps[place]
-            place += 1
-        yield _word(page, begin, after)
-
-
 def _height(page: PageChars, number: int) -> float:
     return page.bottom[number] - page.top[number]
-
-
-def _word(page: PageChars, start: int, end: int) -> Word:
-    text = page.text[start:end].replace(DIVIDED, "-")
-    top, bottom = min(page.top[start:end]), max(page.bottom[start:end])
-    return Word(text, min(page.x0[start:end]), top, max(page.x1[start:end]), bottom)
 
 
 def rows_of(words: Sequence[Word]) -> list[Row]:
@@ -158,20 +160,14 @@ def pieces_of(row: Row, gap_ems: float = PIECE_GAP) -> list[Row]:
 
 
 def is_numeric(text: str) -> bool:
-    return _number().fullmatch(text) is not None
-
-
-@functools.cache
-def _number() -> re.Pattern[str]:
-    """Compiled where it is wanted: pages without tables ask only `numbers_of`."""
-    return re.compile(_NUMBER, re.IGNORECASE)
+    return _IS_NUMBER().fullmatch(text) is not None
 
 
 def is_sign(text: str) -> bool:
     """A sign of currency, or what else stands beside a number as a word of its own."""
-    return _IS_SIGN.fullmatch(text) is not None
+    return _IS_SIGN().fullmatch(text) is not None
 
 
 def is_caption(row: Row) -> bool:
     """Whether a row entitles a table or a figure."""
-    return _CAPTION.match(" ".join(word.text for word in row)) is not None
+    return _CAPTION().match(" ".join(word.text for word in row)) is not None

@@ -7,13 +7,14 @@ where a table begins and ends and which rows are its head; its columns are divid
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from qwen_batch.read.page.words import Row, Word, em_of, is_caption, middle_of, pieces_of, rows_of
 from qwen_batch.read.tables.columns import MAX_LEADING
-from qwen_batch.read.tables.grids import MIN_EDGE, SAME_ENDS, Rule, groups_by_ends, merge_rules
+from qwen_batch.read.tables.grids import MIN_EDGE, SAME_ENDS, Rule, groups_by_ends
 from qwen_batch.read.tables.lines import Columns, body_rows, head_rows
 from qwen_batch.read.tables.rivers import narrowed, placed_cells, rivers
 from qwen_batch.records import BBox, Span, Table
@@ -55,22 +56,22 @@ class Band(NamedTuple):
     rows: list[Row]
 
 
-def find_frames(edges: Sequence[BBox]) -> list[Frame]:
-    """Where a page has three rules or more of the same width below each other; what is open below or above a boxed
-    table of that width is one more."""
-    level = [Rule(edge[1], edge[0], edge[2]) for edge in edges if edge[2] - edge[0] > edge[3] - edge[1]]
-    if len(level) < 3:
-        return []
-    rules = merge_rules(set(level))
-    if len(rules) > MAX_RULES:
+def find_frames(rules: Sequence[Rule], edges: Sequence[BBox]) -> list[Frame]:
+    """Where a page has three level rules or more of the same width below each other; what is open below or above a
+    boxed table of that width is one more. `edges`: the strokes that were merged into rules."""
+    if not 3 <= len(rules) <= MAX_RULES:
         return []
     sides = [edge for edge in edges if edge[3] - edge[1] > max(MIN_EDGE, edge[2] - edge[0])]
     wide = (rule for rule in sorted({*rules, *_untrimmed(rules)}) if rule.end - rule.start >= MIN_WIDTH)
     frames: list[Frame] = []
     for group in groups_by_ends(wide):
-        if whole := _frame(group, rules, sides):
-            parts = _open_parts(group, sides) if whole.is_boxed else ()
-            frames += [whole, *filter(None, (_frame(part, rules, sides) for part in parts))]
+        if len(group) < 3:
+            continue
+        left, right = min(rule.start for rule in group) - SAME_ENDS, max(rule.end for rule in group) + SAME_ENDS
+        near = [side for side in sides if left <= side[0] <= right]
+        if whole := _frame(group, rules, near):
+            parts = _open_parts(group, near) if whole.is_boxed else ()
+            frames += [whole, *filter(None, (_frame(part, rules, near) for part in parts if len(part) > 2))]
     return frames
 
 
@@ -97,21 +98,28 @@ def _frame(group: Sequence[Rule], rules: Sequence[Rule], sides: Sequence[BBox]) 
 
 def _open_parts(group: Sequence[Rule], sides: Sequence[BBox]) -> Iterator[list[Rule]]:
     """The runs of rules that no upright one parts or closes."""
+    parted = _parted(group, sides)
     part = [group[0]]
-    below = sides
-    for upper, lower in pairwise(group):
-        below = [side for side in below if side[3] - upper.place > SAME_ENDS]
-        near = [side for side in below if lower.place - side[1] > SAME_ENDS]
-        if any(_is_in_band(side, upper, lower) for side in near):
+    for number, lower in enumerate(group[1:]):
+        if number in parted:
             yield part
             part = []
         part.append(lower)
     yield part
 
 
-def _is_in_band(side: BBox, upper: Rule, lower: Rule) -> bool:
-    is_inside = upper.start - SAME_ENDS <= side[0] <= upper.end + SAME_ENDS
-    return is_inside and min(side[3], lower.place) - max(side[1], upper.place) > SAME_ENDS
+def _parted(group: Sequence[Rule], sides: Sequence[BBox]) -> set[int]:
+    """The rules that an upright one goes from towards the next."""
+    places = [rule.place for rule in group]
+    found: set[int] = set()
+    for x, top, _, bottom in sides:
+        first, after = bisect.bisect_left(places, top) - 1, bisect.bisect_left(places, bottom)
+        for number in range(max(0, first), min(after, len(group) - 1)):
+            upper, lower = group[number : number + 2]
+            is_between = min(bottom, lower.place) - max(top, upper.place) > SAME_ENDS
+            if is_between and upper.start - SAME_ENDS <= x <= upper.end + SAME_ENDS:
+                found.add(number)
+    return found
 
 
 def _is_boxed(frame: Frame, sides: Sequence[BBox]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from qwen_batch.read.page.words import Row, em_of, is_numeric, middle_of
@@ -23,7 +22,7 @@ def continued(rows: Sequence[Row], upper: Table) -> Table | None:
         end = _end_of_body(rows, start + heads, upper, numeric)
         if end > start + heads:
             table = make_table(rows[start : start + heads], rows[start + heads : end], upper.dividers)
-            return dataclasses.replace(table, header_rows=heads)
+            return table._replace(header_rows=heads)
     return None
 
 

@@ -8,6 +8,8 @@ crossings with rules between them, and cells that share a corner make a table. T
 
 from __future__ import annotations
 
+import math
+import operator
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +21,7 @@ from qwen_batch.records import BBox
 SNAP = 3.0  # points: rules closer than this are one
 MIN_EDGE = 4.0  # points
 SAME_ENDS = 4.0  # points that the ends of a table's level rules may differ
+MIN_LEVEL, MIN_UPRIGHT = 3, 2  # strokes of a page
 MIN_BANDS = 2  # between level rules, with rules between columns
 MAX_TITLE = 30.0  # points: the height of a row that entitles a part of a table
 
@@ -33,6 +36,13 @@ class Rule(NamedTuple):
     end: float
 
 
+class Rules(NamedTuple):
+    """What rules a page, merged and in order; nothing where it is too little for a table."""
+
+    level: list[Rule]
+    upright: list[Rule]
+
+
 class Crossing(NamedTuple):
     """Which vertical and which horizontal rules meet at a point, by their numbers."""
 
@@ -40,28 +50,40 @@ class Crossing(NamedTuple):
     horizontal: set[int]
 
 
+def rules_of(edges: Sequence[BBox]) -> Rules:
+    """The rules that the strokes of a page make."""
+    level = [Rule(y, x0, x1) for x0, y, x1, bottom in edges if x1 - x0 > bottom - y]
+    if len(level) < MIN_LEVEL:
+        return Rules([], [])
+    upright = [Rule(x, y0, y1) for x, y0, x1, y1 in edges if not x1 - x > y1 - y0]
+    return Rules(merge_rules(set(level)), merge_rules(set(upright)) if len(upright) >= MIN_UPRIGHT else [])
+
+
 def merge_rules(rules: Iterable[Rule]) -> list[Rule]:
     """Rules of one direction, those that nearly coincide at their mean place, joined where they touch."""
     found: list[Rule] = []
     for group in _groups(sorted(rules)):
-        place = sum(rule.place for rule in group) / len(group)
-        joined: list[Rule] = []
-        for rule in sorted(group, key=lambda rule: rule.start):
-            if joined and rule.start <= joined[-1].end + SNAP:
-                joined[-1] = Rule(place, joined[-1].start, max(joined[-1].end, rule.end))
+        place = sum([rule[0] for rule in group]) / len(group)
+        (_, start, end), *others = sorted(group, key=operator.itemgetter(1))
+        for _, begin, stop in others:
+            if begin <= end + SNAP:
+                end = max(end, stop)
             else:
-                joined.append(Rule(place, rule.start, rule.end))
-        found += joined
+                found.append(Rule(place, start, end))
+                start, end = begin, stop
+        found.append(Rule(place, start, end))
     return [rule for rule in found if rule.end - rule.start >= MIN_EDGE]
 
 
 def _groups(ordered: Sequence[Rule]) -> Iterator[list[Rule]]:
     group: list[Rule] = []
+    reach = -math.inf  # no further can one of the group be
     for rule in ordered:
-        if group and rule.place > group[-1].place + SNAP:
+        if rule[0] > reach and group:
             yield group
             group = []
         group.append(rule)
+        reach = rule[0] + SNAP
     if group:
         yield group
 

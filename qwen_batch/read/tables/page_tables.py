@@ -10,6 +10,7 @@ from qwen_batch.read.page.chars import Char, PageChars
 from qwen_batch.read.page.words import Row, Word, middle_of, numbers_of, rows_of, words_of
 from qwen_batch.read.table_heads import is_data
 from qwen_batch.read.tables.columns import MIN_ROWS, find_columns
+from qwen_batch.read.tables.grids import Rules, rules_of
 from qwen_batch.read.tables.gutters import columns_of
 from qwen_batch.read.tables.marks import Marks
 from qwen_batch.read.tables.ruled import Grid, fill_grid, find_grids
@@ -37,16 +38,17 @@ def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), befor
     `typed`: values of fields, for the cells of ruled ones. `before`: the unfinished table of the page before.
     """
     edges = table_edges(marks)
-    grids = find_grids(edges)
+    rules = rules_of(edges)
+    ruled = _ruled(rules, page, typed) if rules.upright else []
+    overfull = [table for table in ruled if _most_lines(table) > MAX_CELL_LINES]
     have_rules = sum(edge[2] - edge[0] >= MIN_RULE for edge in edges) >= 3
-    framer = _finder_within_rules(edges) if have_rules else None
+    framer = _finder_within_rules(rules, edges, overfull) if have_rules else None
     numbers = numbers_of(page)
-    if not grids and not framer and not any(numbers) and before is None:
+    if not ruled and not framer and not any(numbers) and before is None:
         return PageTables()
-    ruled = _ruled(grids, edges, page, typed) if grids else []
     words = words_of(page) if framer or any(numbers) or before else []
     rows = rows_of(words)
-    framed = framer(words, [table for table in ruled if _most_lines(table) > MAX_CELL_LINES]) if framer else []
+    framed = framer(words) if framer else []
     framed = [table for table in framed if not any(_is_part(table, other) for other in framed)]
     unruled: list[Table] = []
     free = find_columns(rows) if numbers.level else []
@@ -78,15 +80,18 @@ def _has_names(heads: Sequence[Sequence[str]]) -> bool:
     return not any(map(is_data, heads)) and all(heads[-1][1:])
 
 
-def _ruled(grids: Sequence[Grid], edges: Sequence[BBox], page: PageChars, typed: Sequence[Char]) -> list[Table]:
+def _ruled(rules: Rules, page: PageChars, typed: Sequence[Char]) -> list[Table]:
     """The tables within rules. Where closing their sides pours much of a page into a cell, as in forms, the sides stay
     open."""
+    grids = find_grids(rules)
+    if not grids:
+        return []
     heights = list(map(operator.add, page.top, page.bottom))
     found = _filled(grids, page, typed, heights)
     overfull = [table for table in found if _most_lines(table) > MAX_CELL_LINES]
     if not overfull:
         return found
-    as_drawn = _filled(find_grids(edges, close=False), page, typed, heights)
+    as_drawn = _filled(find_grids(rules, close=False), page, typed, heights)
     kept = [table for table in found if table not in overfull]
     return kept + [table for table in as_drawn if not any(_overlap(table, other) for other in kept)]
 
@@ -134,19 +139,23 @@ def _pairs(rows: Sequence[Row]) -> list[Table]:
     return find_pairs(rows)
 
 
-def _finder_within_rules(edges: Sequence[BBox]) -> Callable[[Sequence[Word], Sequence[Table]], list[Table]] | None:
-    """What finds tables with horizontal rules only, from words and ruled tables whose cells hold too much: below a head
-    in cells, all of a table may stand in one. None where the rules make none. Loaded here: most files need it not."""
+def _finder_within_rules(
+    rules: Rules, edges: Sequence[BBox], overfull: Sequence[Table]
+) -> Callable[[Sequence[Word]], list[Table]] | None:
+    """What finds tables with horizontal rules only, from words; below a head in cells, all of such a table may stand in
+    a cell of a ruled one, which then is `overfull`. None where the rules make none. Loaded here: most files need it
+    not."""
     from qwen_batch.read.tables.booktabs import find_booktabs, find_frames
 
-    frames = find_frames(edges)
+    frames = find_frames(rules.level, edges)
+    open_ones = [frame for frame in frames if not frame.is_boxed]
+    boxed = [frame for frame in frames if frame.is_boxed] if overfull else []
 
-    def find(words: Sequence[Word], overfull: Sequence[Table]) -> list[Table]:
-        found = find_booktabs([frame for frame in frames if not frame.is_boxed], words)
-        boxed = find_booktabs([frame for frame in frames if frame.is_boxed], words) if overfull else []
-        return found + [table for table in boxed if any(_overlap(table, other) for other in overfull)]
+    def find(words: Sequence[Word]) -> list[Table]:
+        within = [table for table in find_booktabs(boxed, words) if any(_overlap(table, other) for other in overfull)]
+        return find_booktabs(open_ones, words) + within
 
-    return find if frames else None
+    return find if open_ones or boxed else None
 
 
 def _better(framed: Sequence[Table], free: Sequence[Table]) -> list[Table]:

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from qwen_batch.read.page.chars import DIVIDED, Char
 from qwen_batch.read.table_heads import count_header_rows
-from qwen_batch.read.tables.grids import MIN_EDGE, Rule, close_sides, find_cells, merge_rules
+from qwen_batch.read.tables.grids import MIN_EDGE, Rule, Rules, close_sides, find_cells, merge_rules
 from qwen_batch.records import BBox, Span, Table
 
 MAX_EDGES = 1_500  # of each direction, after merging
+MIN_PLACES = 3  # of rules of each direction: two rows or columns
 MIN_TILED = 0.82  # of a table's rectangle; a head may lack its first cell
 MIN_PLOT_CELLS = 12
 MAX_PLOT_FILLED = 0.25
@@ -36,23 +37,34 @@ class Grid(NamedTuple):
         return min(range(len(self.cells)), key=lambda i: _distance(self.cells[i], x, y))
 
 
-def find_grids(edges: Sequence[BBox], close: bool = True) -> list[Grid]:
+def find_grids(rules: Rules, close: bool = True) -> list[Grid]:
     """Tables of at least two rows and two columns, from the top of the page down. `close`: also those whose rows are
     open at the sides."""
-    horizontal = sum(edge[2] - edge[0] > edge[3] - edge[1] for edge in edges)
-    if horizontal < 3 or len(edges) - horizontal < 2:
+    upright = _closed(rules) if close else rules.upright
+    if any(len({rule.place for rule in each}) < MIN_PLACES for each in (rules.level, upright)):
         return []
-    wide = [edge[2] - edge[0] > edge[3] - edge[1] for edge in edges]
-    level = merge_rules({Rule(edge[1], edge[0], edge[2]) for edge, is_wide in zip(edges, wide, strict=True) if is_wide})
-    upright = merge_rules(
-        {Rule(edge[0], edge[1], edge[3]) for edge, is_wide in zip(edges, wide, strict=True) if not is_wide}
-    )
-    if max(len(level), len(upright)) > MAX_EDGES:
-        return []
-    if close:
-        upright = merge_rules({*upright, *close_sides(upright, level)})
-    grids = [_make_grid(cells) for cells in find_cells(upright, level)]
+    return [grid for grid in find_boxes(Rules(rules.level, upright)) if _has_rows_and_columns(grid)]
+
+
+def _closed(rules: Rules) -> list[Rule]:
+    """The upright rules of a page with those that are missing at the sides of tables."""
+    missing = set(close_sides(rules.upright, rules.level)) if _may_have_boxes(rules) else ()
+    return merge_rules({*rules.upright, *missing}) if missing else rules.upright
+
+
+def _may_have_boxes(rules: Rules) -> bool:
+    return bool(rules.upright) and max(map(len, rules)) <= MAX_EDGES
+
+
+def find_boxes(rules: Rules) -> list[Grid]:
+    """The same with boxes that stand in one row or column, as the lines of a listing do."""
+    grids = [_make_grid(cells) for cells in find_cells(rules.upright, rules.level)] if _may_have_boxes(rules) else []
     return [grid for grid in grids if len(grid.cells) >= 4]
+
+
+def _has_rows_and_columns(grid: Grid) -> bool:
+    left, top, *_ = grid.cells[0]
+    return any(cell[0] != left for cell in grid.cells) and any(cell[1] != top for cell in grid.cells)
 
 
 def _is_tiled(grid: Grid) -> bool:

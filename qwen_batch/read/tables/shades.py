@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from qwen_batch.read.tables.grids import SNAP
+from qwen_batch.read.tables.grids import SNAP, rules_of
 from qwen_batch.read.tables.marks import Marks
-from qwen_batch.read.tables.ruled import find_grids
+from qwen_batch.read.tables.ruled import find_boxes
 from qwen_batch.records import BBox
 
 
@@ -18,7 +18,7 @@ def table_edges(marks: Marks) -> Sequence[BBox]:
     cell which the strokes alone close."""
     if not marks.shades:
         return marks.edges
-    cells = [cell for grid in find_grids(marks.edges, close=False) for cell in grid.cells]
+    cells = [cell for grid in find_boxes(rules_of(marks.edges)) for cell in grid.cells]
     shades = [shade for shade in marks.shades if not any(_is_of_text(shade, cell) for cell in cells)]
     return [*marks.edges, *(side for shade in shades for side in _sides(shade))]
 
