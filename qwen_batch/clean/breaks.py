@@ -152,7 +152,9 @@ def is_short(last: Row, row: Row) -> bool:
     if ends_divided(last.text):
         return False
     word = row.text.split(None, 1)[0]
-    latin = next((place for place, char in enumerate(word) if is_cjk(char)), len(word))
+    latin = len(word)
+    if not word.isascii():
+        latin = next((place for place, char in enumerate(word) if is_cjk(char)), latin)
     if last.text[-1].islower() and word[0].islower():  # Latin words among Chinese ones
         latin = len(word)
     while 0 < latin < len(word) and not word[latin].isalnum():  # closing signs do not begin a line

@@ -14,6 +14,7 @@ from qwen_batch.records import Table
 
 _TYPED_GAP = re.compile(r"[^\s.!?:;,]\s{2,}(?=\S)")
 _MARK_AT_HYPHEN = re.compile(rf"(?<=[^\W\d_][{HYPHENS}])[{RAISED}]+$")
+_RAISED = tuple(RAISED)
 _BAR = re.compile(r"(\\*)\|")  # with the backslashes before it, which would undo an escape
 
 
@@ -94,7 +95,7 @@ class _Joiner:
         return self._pieces
 
     def _join(self, row: Row) -> None:
-        mark = _MARK_AT_HYPHEN.search(self._parts[-1])
+        mark = _MARK_AT_HYPHEN.search(self._parts[-1]) if self._parts[-1].endswith(_RAISED) else None
         before = self._parts[-1][: mark.start()] if mark else self._parts[-1]
         glue, keep = glue_between(before, row.text, self._vocabulary)
         if mark:

@@ -57,7 +57,8 @@ _CITATION = late(r"\(\d{1,3}\)[.,;]\s|\[\d{1,3}\][.,;]?\s")
 _LONE = re.compile(r"[IVXLC]{1,6}\.?|[A-Z]\.?")
 _TYPED_END = late(r"[.?!][\"'”’)\]]{0,2}$")
 _GAP = late(r"\s{3,}")
-_LEADERS = re.compile(r"(?:[.·…]\s?){4,}\s*(?:\d+|[ivxlc]+)?$")
+_LEADING, MIN_LEADING = ".·…", 4
+_LEADERS = re.compile(rf"(?:[{_LEADING}]\s?){{{MIN_LEADING},}}\s*(?:\d+|[ivxlc]+)?$")
 
 
 def is_cjk(char: str) -> bool:
@@ -151,13 +152,18 @@ def has_sentence_gaps(text: str) -> bool:
 
 def is_tabular(text: str) -> bool:
     """A row of columns: wide gaps, leaders to a page number, or mostly numbers."""
-    if has_columns(text) or _LEADERS.search(text[-60:]):
+    if has_columns(text) or _has_leaders(text[-60:]):
         return True
     if not _DIGIT.search(text):
         return False
     words = text.split()
     numbers = sum(bool(_NUMERIC.fullmatch(word)) for word in words) if len(words) < 60 else 0
     return numbers >= 2 and numbers >= 0.4 * len(words)
+
+
+def _has_leaders(text: str) -> bool:
+    """Whether a line ends with dots that lead to a page number. They are counted first, since hardly a line has any."""
+    return sum(map(text.count, _LEADING)) >= MIN_LEADING and _LEADERS.search(text) is not None
 
 
 def starts_lower(text: str) -> bool:

@@ -7,6 +7,7 @@ code between two letters is a letter that is lost, and marked so.
 
 from __future__ import annotations
 
+import ctypes
 import re
 
 from qwen_batch.read.page import pdfium
@@ -38,4 +39,4 @@ def with_ligatures(textpage: int, chars: PageChars) -> PageChars:
 
 def _has_name(textpage: int, number: int) -> bool:
     """Whether the font of a character has a name; fonts of bitmaps have none."""
-    return bool(pdfium.FPDFText_GetFontInfo(textpage, number, None, 0, None) > 1)
+    return bool(pdfium.FPDFText_GetFontInfo(pdfium.address_of(textpage), number, None, ctypes.c_ulong(0), None) > 1)

@@ -71,7 +71,9 @@ class LineMaker:
         self._a, self._b, self._d, self._e = placement.a, placement.b, placement.d, placement.e
         self._chars = chars
         self._name, self._flags = ctypes.create_string_buffer(64), ctypes.c_int()
+        self._font_at = ctypes.byref(self._name), ctypes.c_ulong(len(self._name)), ctypes.byref(self._flags)
         self._x, self._y = ctypes.c_double(), ctypes.c_double()
+        self._origin_at = ctypes.byref(self._x), ctypes.byref(self._y)
         self._page_at = pdfium.address_of(textpage)
 
     def make(self, start: int, end: int) -> list[Line]:
@@ -140,17 +142,17 @@ class LineMaker:
         return all(self._has_one_width(self._chars.numbers[number]) for number in drawn[step // 2 :: step])
 
     def _has_one_width(self, number: int) -> bool:
-        name, flags = self._name, self._flags
-        pdfium.FPDFText_GetFontInfo(self._textpage, number, name, len(name), flags)
-        return bool(flags.value & FIXED_PITCH) or _is_typed_font(name.value)
+        pdfium.FPDFText_GetFontInfo(self._page_at, number, *self._font_at)
+        return bool(self._flags.value & FIXED_PITCH) or _is_typed_font(self._name.value)
 
     def _as_typed(self, start: int, end: int) -> tuple[str, float, float]:
         """The text with as many spaces between words as letters would fit there, and where its first and last letter
         begin and end, as wide as all are."""
         text, words = self._chars.text, [match.span() for match in _WORD.finditer(self._chars.text, start, end)]
-        middles = [(self._middle(first), self._middle(after - 1)) for first, after in words]
+        x0, x1 = self._chars.x0, self._chars.x1
+        middles = [((x0[first] + x1[first]) / 2, (x0[after - 1] + x1[after - 1]) / 2) for first, after in words]
         steps = sum(after - first - 1 for first, after in words)
-        left, right = self._chars.x0[words[0][0]], self._chars.x1[words[-1][1] - 1]
+        left, right = x0[words[0][0]], x1[words[-1][1] - 1]
         pitch = sum(last - first for first, last in middles) / steps if steps else right - left
         if pitch <= 0:
             return text[start:end], left, right
@@ -159,9 +161,6 @@ class LineMaker:
             spaces = round((first - last) / pitch) - 1
             parts += (" " * min(max(spaces, 1), MAX_SPACES), text[slice(*word)])
         return "".join(parts), middles[0][0] - pitch / 2, middles[-1][1] + pitch / 2
-
-    def _middle(self, number: int) -> float:
-        return (self._chars.x0[number] + self._chars.x1[number]) / 2
 
     def _spaced(self, start: int, end: int, size: float) -> str:
         """The text; a space much wider than others stands between columns and is written as three."""
@@ -188,7 +187,7 @@ class LineMaker:
         largest = sizes.index(max(sizes))
         a, b = matrices[6 * largest : 6 * largest + 2]
         upright = self._a * a + self._b * b > STRAIGHT * abs(self._d * a + self._e * b)
-        pdfium.FPDFText_GetCharOrigin(self._textpage, numbers[largest], self._x, self._y)
+        pdfium.FPDFText_GetCharOrigin(self._page_at, numbers[largest], *self._origin_at)
         return sizes[largest], upright, self._placement.point(self._x.value, self._y.value)[1]
 
 
@@ -200,7 +199,9 @@ def _is_typed_font(name: bytes) -> bool:
 def directions_at(textpage: int, placement: Placement, numbers: Sequence[int]) -> list[int | None]:
     """Where the writing of some characters goes: 0 to the right, 1 down, 2 to the left, 3 up; None: slanted."""
     matrices = matrices_of(pdfium.address_of(textpage), numbers)
-    return [_direction(placement, a, b) for a, b in zip(matrices[::6], matrices[1::6], strict=True)]
+    pairs = list(zip(matrices[::6], matrices[1::6], strict=True))
+    known = {pair: _direction(placement, *pair) for pair in set(pairs)}
+    return list(map(known.__getitem__, pairs))
 
 
 def _direction(placement: Placement, a: float, b: float) -> int | None:

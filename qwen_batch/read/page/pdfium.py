@@ -70,7 +70,7 @@ def address_of(handle: int) -> Any:
 _declared("FPDF_InitLibrary", None)()  # the second time and later it does nothing
 
 _handle, _int, _int_at, _float_at = c_void_p, c_int, POINTER(c_int), POINTER(c_float)
-_uint_at, _double_at = POINTER(c_uint), POINTER(c_double)
+_uint_at = POINTER(c_uint)
 
 FPDF_GetLastError = _declared("FPDF_GetLastError", c_ulong)
 FPDF_LoadDocument = _declared("FPDF_LoadDocument", _handle, c_char_p, c_char_p)
@@ -107,12 +107,12 @@ FPDFText_CountChars = _declared("FPDFText_CountChars", _int, _handle)
 FPDFText_GetText = _declared("FPDFText_GetText", _int, _handle, _int, _int, POINTER(c_ushort))
 FPDFText_GetUnicode = _declared("FPDFText_GetUnicode", c_uint, _handle, _int)
 FPDFText_GetCharBox = _undeclared("FPDFText_GetCharBox", _int)  # text page, number; left, right, bottom, top
-FPDFText_GetCharOrigin = _declared("FPDFText_GetCharOrigin", _int, _handle, _int, _double_at, _double_at)
+FPDFText_GetCharOrigin = _undeclared("FPDFText_GetCharOrigin", _int)  # text page, number; x, y
 FPDFText_GetFontSize = _undeclared("FPDFText_GetFontSize", c_double)  # text page, number
 FPDFText_HasUnicodeMapError = _declared("FPDFText_HasUnicodeMapError", _int, _handle, _int)
-FPDFText_GetFontInfo = _declared(
-    "FPDFText_GetFontInfo", c_ulong, _handle, _int, c_void_p, c_ulong, _int_at
-)  # text page, number, a buffer for the name, its size, flags; the size of the name with its closing zero
+FPDFText_GetFontInfo = _undeclared(
+    "FPDFText_GetFontInfo", c_ulong
+)  # text page, number, a buffer for the name, its size as a c_ulong, flags; the size of the name with its closing zero
 FPDFText_GetMatrix = _undeclared("FPDFText_GetMatrix", _int)  # text page, number; six floats
 
 FPDFPage_CountObjects = _declared("FPDFPage_CountObjects", _int, _handle)

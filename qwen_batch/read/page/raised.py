@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from qwen_batch.patterns import late
 from qwen_batch.read.page.chars import PageChars
-from qwen_batch.read.page.raised_lone import host_of, is_near, lone_marks
+from qwen_batch.read.page.raised_lone import foot_of, host_of, lone_marks
 from qwen_batch.read.page.raised_spans import RISE, Span, is_raised, measure, stands_on
 
 FAR_RISE, FAR_SMALLER = 0.5, 0.75  # of its own height, and of the tallest letter's: a number between blanks
@@ -53,11 +53,14 @@ def with_raised(chars: PageChars) -> PageChars:
         found += raised
         if raised and (_is_late(chars, raised[0], span) or _begins(chars, raised[0], span)):
             moves.setdefault(_place(chars, raised, span), []).extend(raised)
-    for mark in lone_marks(chars):
+    marks = list(lone_marks(chars))
+    feet = [foot_of(chars, *span) for span in spans] if marks else []
+    for mark in marks:
+        foot, reach = chars.bottom[mark[0]], 3 * (chars.bottom[mark[0]] - chars.top[mark[0]])
         near = [
-            measured.get(number) or measured.setdefault(number, measure(chars, *span))
-            for number, span in enumerate(spans)
-            if not span[0] <= mark[0] < span[1] and is_near(chars, mark[0], *span)
+            measured.get(number) or measured.setdefault(number, measure(chars, *spans[number]))
+            for number in [number for number, other in enumerate(feet) if abs(other - foot) < reach]
+            if not spans[number][0] <= mark[0] < spans[number][1]
         ]
         if host := host_of(chars, mark, near):
             found += mark

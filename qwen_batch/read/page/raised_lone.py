@@ -44,10 +44,10 @@ def _tall(text: str) -> Iterator[int]:
     )
 
 
-def is_near(chars: PageChars, mark: int, start: int, end: int) -> bool:
-    """Whether a line may be the one that a mark stands in, by its first letter's height."""
+def foot_of(chars: PageChars, start: int, end: int) -> float:
+    """Where the first letter of a line ends, points from the top."""
     first = next((number for number in range(start, end) if chars.x0[number] != math.inf), start)
-    return abs(chars.bottom[first] - chars.bottom[mark]) < 3 * (chars.bottom[mark] - chars.top[mark])
+    return chars.bottom[first]
 
 
 def host_of(chars: PageChars, mark: Sequence[int], near: Sequence[Span]) -> Span | None:

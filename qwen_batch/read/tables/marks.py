@@ -143,7 +143,8 @@ def _is_drawn(item: int) -> bool:
 
 def _edges(item: int, matrix: Matrix, placement: Placement) -> tuple[list[BBox], list[BBox]]:
     """The straight strokes of a path, or the box that it fills; a thin filled box is one stroke along its middle."""
-    pieces = _straight_pieces(item, _multiply(_matrix_of(item), matrix), placement)
+    own = _matrix_of(item)
+    pieces = _straight_pieces(item, own if matrix is IDENTITY else _multiply(own, matrix), placement)
     if len(pieces) > 1:
         ax, ay, bx, by = zip(*pieces, strict=True)
         xs, ys = ax + bx, ay + by
