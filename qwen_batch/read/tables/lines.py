@@ -165,6 +165,7 @@ def _go_on(current: Sequence[str], firsts: dict[int, Word], lasts: dict[int, Wor
     return len(firsts) < len(lasts) and all(
         column in lasts
         and any(char.isalpha() for char in current[column])
+        and not current[column].endswith(":")
         and lasts[column].x1 + (word.x1 - word.x0) + SPACE * em_of([word]) > limits[column]
         for column, word in firsts.items()
     )
