@@ -168,6 +168,40 @@ def test_lines_of_names_are_one_head(page: Drawing) -> None:
     assert table.rows[0] == ("Product", "Unit price\n(EUR)", "Delivery time\n(days)")
 
 
+def test_names_in_lines_of_their_own_between_two_rules(page: Drawing) -> None:
+    places = (72.0, 220.0, 330.0)
+    page.text().rule().gap(4).row(("Completion",), (330.0,), 6).row(("Degree",), (220.0,), 6)
+    page.row(("Institution", "Date"), (72.0, 330.0), 12).rule()
+    for row in (("Berkeley", "B.S.", "05/1990"), ("Vermont", "Ph.D.", "05/1996")):
+        page.row(row, places)
+    (table,) = page.gap(14).text().tables()
+    assert table.rows[0] == ("Institution", "Degree", "Completion\nDate")
+    assert table.rows[1:] == (("Berkeley", "B.S.", "05/1990"), ("Vermont", "Ph.D.", "05/1996"))
+
+
+def test_a_line_that_hangs_goes_on_with_all_its_cells(page: Drawing) -> None:
+    rows = [
+        ("Income per head in", "It falls by 1.9% at first,"),
+        ("Inflation", "It stays at 2.0%"),
+        ("Rate", "It falls"),
+    ]
+    places = (72.0, 250.0)
+    page.text().row(("Variable", "Assumption"), places).rule().row(rows[0], places)
+    page.row(("constant dollars", "with growth of 1.4%"), (84.0, 250.0))
+    for row in rows[1:]:
+        page.row(row, places)
+    (table,) = page.gap(14).text().tables()
+    assert table.rows[1] == ("Income per head in\nconstant dollars", "It falls by 1.9% at first,\nwith growth of 1.4%")
+    assert table.rows[2:] == tuple(rows[1:])
+
+
+def code(page: Drawing) -> None:
+    page.canvas.setFont("Courier", 10)
+    for line in ("$ git add buggy", "$ git commit now", "$ git push origin"):
+        page.rule().row((line,), (72.0,), 9)
+    page.rule()
+
+
 def running_head(page: Drawing) -> None:
     page.row(("Annual report", "Page 12", "14 March", "Draft")).rule().text().text()
 
@@ -196,7 +230,7 @@ def notes(page: Drawing) -> None:
     )
 
 
-@pytest.mark.parametrize("draw", [running_head, two_columns, labels, form, notes])
+@pytest.mark.parametrize("draw", [running_head, two_columns, labels, form, notes, code])
 def test_what_stands_above_a_rule_is_no_head_of_a_table(page: Drawing, draw: Callable[[Drawing], None]) -> None:
     draw(page)
     assert page.tables() == ()

@@ -26,7 +26,7 @@ from qwen_batch.read.tables.bodies import as_rows, base_of
 from qwen_batch.read.tables.columns import are_two, without_titles
 from qwen_batch.read.tables.grids import SAME_ENDS, Rule, merge_rules
 from qwen_batch.read.tables.lines import Columns, head_rows
-from qwen_batch.read.tables.names import MAX_HEAD_LINES, TIGHT, Head, body_of, head_of, is_name
+from qwen_batch.read.tables.names import MAX_HEAD_LINES, TIGHT, Head, body_of, head_between, head_of, is_name
 from qwen_batch.read.tables.rivers import placed_cells
 from qwen_batch.records import BBox, Span, Table
 
@@ -34,7 +34,7 @@ MIN_WIDTH = 60.0  # points of a rule
 MAX_RULES = 200  # of a page; more are a drawing
 ABOVE_RULE = 1.6  # ems from the middle of names down to their rule
 CLEAR = 0.6  # ems of white beside a table
-MAX_WORDS = 3.5  # of a line of the column with the shortest ones, on average
+MAX_WORDS = 4.0  # of a line of the column with the shortest ones, on average
 MIN_ROWS, MIN_TEXT_ROWS = 2, 3  # of words alone; in two columns
 SURE_ROWS = 4  # whatever follows them
 FRAME = 12.0  # points between the text of a table and its outer rules
@@ -48,6 +48,7 @@ SIDE = 3.0  # ems that rows may stand out beside their names
 BETWEEN = 40.0  # points between rules of one run
 MAX_FIRST = 3  # rules of a run: that of the page's head, the one above the names, the one below them
 ABOVE_NAMES = 80.0  # points: names are not higher
+MIN_BAND = 8.0  # points between two rules with names
 BESIDE = 20.0  # points: what stands further away is not looked at
 
 
@@ -108,7 +109,9 @@ def _rules_below_names(rows: Sequence[Row], rules: Sequence[Rule], boxes: Sequen
             continue
         inside = [word for word in rows[after - 1] if rule.start <= (word.x0 + word.x1) / 2 <= rule.end]
         near = rule.place - middles[after - 1] < ABOVE_RULE * em_of(rows[after - 1])
-        if near and len(inside) > 1 and _may_be_names(pieces_of(inside)):
+        if (
+            near and len(inside) > 1 and _may_be_names(pieces_of(inside))
+        ) or MIN_BAND < rule.place - place < ABOVE_NAMES:
             yield rule
 
 
@@ -121,7 +124,9 @@ def _below_rule(rule: Rule, page_rows: Sequence[Row], rules: Sequence[Rule]) -> 
     middles = [middle_of(row[0]) for row in page_rows]
     first, after = (bisect_left(middles, place) for place in (rule.place - ABOVE_NAMES, rule.place))
     above, beside = _inside(page_rows[first:after], rule)
-    head = head_of(above)
+    upper = max((o.place for o in rules if o.place < rule.place and _differ(o, rule) < SAME_ENDS), default=0.0)
+    between = [row for row in above if middle_of(row[0]) > upper]
+    head = (head_between(between) if upper > rule.place - ABOVE_NAMES else None) or head_of(above)
     if head is None or any(_leads_out(row, rule, beside) for row in head.lines):
         return None
     below, beside = _inside(page_rows[after:], rule)

@@ -15,10 +15,12 @@ from qwen_batch.read.tables.rivers import SPACE, Strip, placed_cells, rivers
 HEAD_LEADING = 1.6  # ems between the lines of names
 BELOW_NAMES = 3.4  # ems from names to the first row
 MAX_HEAD_LINES = 4
+MAX_BAND_LINES = 8  # between two rules
 MAX_NAME_WORDS = 5.0  # on average
 WHITE = 0.5  # ems between columns, at least
 TIGHT = 1.2  # times the closest leading: a line goes on
 FLUSH = 2.0  # points
+APART = 0.75  # ems between two names at least; more than a blank between letters of one width
 MANY = 5  # rows with a word at the same place: a column begins there
 _SIGNS = frozenset("#%№€$£¥(")
 _YEAR = re.compile(r"\b(19|20)\d\d\b")
@@ -50,6 +52,16 @@ def head_of(above: Sequence[Row]) -> Head | None:
     if not strips or not _are_names(lines, strips):
         return None
     return Head(lines, strips)
+
+
+def head_between(lines: Sequence[Row]) -> Head | None:
+    """The names that stand alone between two rules, in however many lines; None where these are none."""
+    if not 0 < len(lines) <= MAX_BAND_LINES or any(map(is_caption, lines)):
+        return None
+    strips = rivers(lines, WHITE, 0.0)
+    widest = max((end - start for start, end in strips), default=0.0)
+    is_apart = widest > APART * max(map(em_of, lines))
+    return Head(list(lines), strips) if is_apart and _are_names(lines, strips) else None
 
 
 def _are_names(lines: Sequence[Row], strips: Sequence[Strip]) -> bool:
