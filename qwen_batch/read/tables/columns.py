@@ -151,7 +151,7 @@ def _tables_of(block: tuple[list[Row], list[Row]]) -> list[Table]:
     dividers = [(start + end) / 2 for start, end in strips]
     if len(dividers) + 1 < MIN_COLUMNS:
         return []
-    heads = [*_without_titles(heads, level, strips)]
+    heads = [*without_titles(heads, level, strips)]
     table = make_table(heads, body, dividers)
     right = [cell for row in table.rows[len(heads) :] for cell in row[1:] if cell]
     words = sum(len(cell.split()) for cell in right)
@@ -161,7 +161,7 @@ def _tables_of(block: tuple[list[Row], list[Row]]) -> list[Table]:
         or words > MAX_WORDS * len(right)
     ):
         return []
-    if not _are_two(table, len(heads), strips):
+    if not are_two(table, len(heads), strips):
         return [table]
     middle = len(dividers) // 2
     head_sides, body_sides = _sides(heads, dividers[middle]), _sides(body, dividers[middle])
@@ -169,7 +169,7 @@ def _tables_of(block: tuple[list[Row], list[Row]]) -> list[Table]:
     return [make_table(own_heads, own_body, own) for own_heads, own_body, own in both]
 
 
-def _without_titles(heads: list[Row], body: Sequence[Row], strips: Sequence[Strip]) -> list[Row]:
+def without_titles(heads: Sequence[Row], body: Sequence[Row], strips: Sequence[Strip]) -> Sequence[Row]:
     """The heads but for lines above the names that are centred on the table, rather than on the columns right of its
     first one: these entitle it."""
     names = [number for number, row in enumerate(heads) if len(pieces_of(row)) > 1]
@@ -192,7 +192,7 @@ def _sides(rows: Sequence[Row], divider: float) -> tuple[list[Row], list[Row]]:
     return [row for row in left if row], [row for row in right if row]
 
 
-def _are_two(table: Table, num_heads: int, strips: Sequence[Strip]) -> bool:
+def are_two(table: Table, num_heads: int, strips: Sequence[Strip]) -> bool:
     """Whether both halves have labels followed by numbers, with more white between them than elsewhere."""
     half = len(table.rows[0]) // 2
     if len(table.rows[0]) != 2 * half:

@@ -12,6 +12,7 @@ from qwen_batch.read.tables.rivers import SPACE, Strip, narrowed, placed_cells
 from qwen_batch.records import Span
 
 MIN_BANDS = 2
+HANGING = 0.6  # ems that a line of a label may begin further right than the first
 ROW_WHITE = 1.25  # times the closest leading: the next row begins
 Placed = tuple[tuple[str, ...], list[tuple[int, int]]]  # the cells, and which of them are wide, as placed_cells says
 
@@ -147,9 +148,11 @@ def _lines_joined(
 ) -> Iterator[Placed]:
     current: Placed | None = None
     lasts: dict[int, Word] = {}  # the last word of each cell of the current row
+    left = min(line[0].x0 for line in lines)
     for line, (cells, wide) in zip(lines, placed, strict=True):
         firsts = {columns.of(word): word for word in reversed(line)}
-        if current and not wide and not current[1] and _go_on(current[0], firsts, lasts, limits):
+        goes_on = _hangs(firsts, lasts, cells, left) or (current and _go_on(current[0], firsts, lasts, limits))
+        if current and not wide and not current[1] and goes_on:
             current = _joined(current[0], cells), []
         else:
             if current:
@@ -160,11 +163,19 @@ def _lines_joined(
         yield current
 
 
+def _hangs(firsts: dict[int, Word], lasts: dict[int, Word], cells: Sequence[str], left: float) -> bool:
+    """Whether a line begins further right than others and with a small letter, and has words in cells that go on."""
+    if 0 not in firsts or not firsts[0].text[0].islower() or firsts[0].x0 < left + HANGING * em_of([firsts[0]]):
+        return False
+    return all(column in lasts and any(map(str.isalpha, cells[column])) for column in firsts)
+
+
 def _go_on(current: Sequence[str], firsts: dict[int, Word], lasts: dict[int, Word], limits: Sequence[float]) -> bool:
     """Whether the cells of a line, by their first words, are the rest of those above it, of which one is whole."""
     return len(firsts) < len(lasts) and all(
         column in lasts
         and any(char.isalpha() for char in current[column])
+        and not current[column].endswith(":")
         and lasts[column].x1 + (word.x1 - word.x0) + SPACE * em_of([word]) > limits[column]
         for column, word in firsts.items()
     )

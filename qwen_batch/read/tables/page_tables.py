@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from qwen_batch.read.page.chars import Char, PageChars
-from qwen_batch.read.page.words import Row, Word, middle_of, numbers_of, rows_of, words_of
+from qwen_batch.read.page.words import Row, Word, is_numeric, middle_of, numbers_of, rows_of, words_of
 from qwen_batch.read.table_heads import is_data
 from qwen_batch.read.tables.columns import MIN_ROWS, find_columns
 from qwen_batch.read.tables.grids import Rules, rules_of
@@ -22,6 +23,11 @@ FULLER = 1.2  # times the filled cells found by numbers alone: what stands betwe
 NAMED = 0.6  # times the same, where only what stands between rules has a whole head
 MAX_CELL_LINES = 10  # of a table whose rows are open at the sides
 MAX_FOOT = 3  # rows below a table that goes on on the next page: notes, a page number
+MIN_NAMED = 60.0  # points of a rule below names
+MAX_LOOKED_AT = 40  # rules of a page
+ABOVE, APART = 14.0, 6.0  # points from a rule to the text above it, and between two names
+STRAY = 0.35  # of the cells of a column
+SAME_TOP = 4.0  # points
 MIN_RULE = 20.0  # points: three as long as this may make a table without upright rules
 
 
@@ -44,22 +50,29 @@ def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), befor
     have_rules = sum(edge[2] - edge[0] >= MIN_RULE for edge in edges) >= 3
     framer = _finder_within_rules(rules, edges, overfull) if have_rules else None
     numbers = numbers_of(page)
-    if not ruled and not framer and not any(numbers) and before is None:
+    if not edges and not any(numbers) and before is None:
         return PageTables()
     words = words_of(page) if framer or any(numbers) or before else []
     rows = rows_of(words)
     framed = framer(words) if framer else []
     framed = [table for table in framed if not any(_is_part(table, other) for other in framed)]
     unruled: list[Table] = []
+    columns: list[list[Row]] = []
     free = find_columns(rows) if numbers.level else []
     if numbers.level:
-        free += _within_columns(rows, [*ruled, *framed, *free])
+        columns = columns_of(rows)
+        free += _within_columns(columns, [*ruled, *framed, *free])
     for table in _better(framed, free):
         over = [other for other in ruled if _overlap(table, other)]
         if _num_filled(table) >= FINER * sum(map(_num_filled, over)):
             ruled = [other for other in ruled if other not in over]
             unruled.append(table)
     found = [*ruled, *unruled]
+    if rows or _may_have_names(edges, page):
+        rows = rows or rows_of(words_of(page))
+        within = [table for table in found if table in ruled or table in framed]
+        named = _named(rows, edges, [rows, *columns] if any(numbers) else [], within)
+        found = _with_named(found, named, within)
     if numbers.flush:
         found += [table for table in _pairs(rows) if not any(_overlap(table, other) for other in found)]
     if before is not None:
@@ -68,10 +81,10 @@ def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), befor
     return PageTables(tuple(found), _unfinished(found, rows))
 
 
-def _within_columns(rows: Sequence[Row], found: Sequence[Table]) -> list[Table]:
+def _within_columns(columns: Sequence[Sequence[Row]], found: Sequence[Table]) -> list[Table]:
     """Tables by their numbers that stand in a column of prose, beside what was found; names, if any, for all columns
     but the first."""
-    tables = [table for column in columns_of(rows) for table in find_columns(column)]
+    tables = [table for column in columns for table in find_columns(column)]
     sound = (table for table in tables if not table.header_rows or _has_names(table.rows[: table.header_rows]))
     return [table for table in sound if not any(_overlap(table, other) for other in found)]
 
@@ -109,6 +122,10 @@ def _top(table: Table) -> float:
     return table.bbox[1] if table.bbox else 0.0
 
 
+def _bottom(table: Table) -> float:
+    return table.bbox[3] if table.bbox else 0.0
+
+
 def _unfinished(tables: Sequence[Table], rows: Sequence[Row]) -> Table | None:
     """The last table, if no rules close it and nothing but a foot stands below."""
     if not tables or not tables[-1].dividers or tables[-1].bbox is None:
@@ -130,6 +147,62 @@ def _with_rest(tables: Sequence[Table], rest: Table | None) -> list[Table]:
     if rest is None or any(len(table.rows) > len(rest.rows) for table in over):
         return list(tables)
     return [*(table for table in tables if table not in over), rest]
+
+
+def _may_have_names(edges: Sequence[BBox], page: PageChars) -> bool:
+    """Whether pieces of text stand beside each other right above a wide level rule."""
+    rules = {(round(edge[1]), round(edge[0]), round(edge[2])) for edge in edges if edge[2] - edge[0] >= MIN_NAMED}
+    if len(rules) > MAX_LOOKED_AT:
+        return True
+    for place, start, end in rules:
+        level = [
+            number
+            for number, bottom in enumerate(page.bottom)
+            if place - ABOVE < bottom <= place + 2 and page.top[number] > place - 2 * ABOVE
+        ]
+        places = sorted((page.x0[number], page.x1[number]) for number in level if start <= page.x0[number] <= end)
+        if any(right[0] - left[1] > APART for left, right in pairwise(places)):
+            return True
+    return False
+
+
+def _named(
+    rows: Sequence[Row], edges: Sequence[BBox], parts: Sequence[Sequence[Row]], within: Sequence[Table]
+) -> list[Table]:
+    """Loaded here: most files need it not."""
+    from qwen_batch.read.tables.named import find_named
+
+    return find_named(rows, edges, parts, within)
+
+
+def _with_named(found: Sequence[Table], named: Sequence[Table], within: Sequence[Table]) -> list[Table]:
+    """The tables of a page with those that begin with names; these replace such `within` rules that lack their head,
+    and such found by numbers alone that have no more columns and numbers: their lines are joined to rows."""
+    kept = list(found)
+    for table in named:
+        over = [other for other in kept if _overlap(table, other)]
+        are_beside = any(_top(lower) < _bottom(upper) for upper, lower in pairwise(sorted(over, key=_top)))
+        if not are_beside and all(_replaces(table, other, other in within) for other in over):
+            kept = [other for other in kept if other not in over] + [table]
+    return kept
+
+
+def _replaces(table: Table, other: Table, is_within: bool) -> bool:
+    higher = _top(other) - _top(table)
+    if _num_numbers(table) < _num_numbers(other) or higher < (SAME_TOP if is_within else -SAME_TOP):
+        return False
+    return is_within or len(table.rows[0]) >= _num_columns(other)
+
+
+def _num_columns(table: Table) -> int:
+    """Those with a name, or with more than a stray cell."""
+    columns = list(zip(*table.rows, strict=True))
+    return sum(any(column[: table.header_rows]) or sum(map(bool, column)) > STRAY * len(column) for column in columns)
+
+
+def _num_numbers(table: Table) -> int:
+    """Those that belong to a label."""
+    return sum(is_numeric(cell) for row in table.rows for cell in row[1:])
 
 
 def _pairs(rows: Sequence[Row]) -> list[Table]:
