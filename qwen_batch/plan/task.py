@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +9,7 @@ from qwen_batch.errors import DocumentError
 from qwen_batch.plan.chunks import MIN_CHUNK_SIZE, Span, find_spans, iter_chunks
 from qwen_batch.plan.prompts import Note, Prompts, note_text, well_formed
 from qwen_batch.plan.reduce import fit_notes, group_sizes
-from qwen_batch.plan.tokens import Tokenizer
+from qwen_batch.plan.tokens import EncodedText, Tokenizer
 from qwen_batch.records import (
     Chunk,
     CleanDocument,
@@ -91,10 +90,11 @@ def split_into_parts(context: Context, document: CleanDocument, sampling: Sampli
         raise DocumentError("too_long", f"it does not fit as a whole, and {context.why_indivisible}")
     limit = context.window - context.map_sampling(sampling).max_tokens
     size = min(context.chunk_size, context.map_room(document, sampling))
+    encoded = context.tokenizer.encode_text(document.text)
     while size >= MIN_CHUNK_SIZE:
         overlap = min(context.overlap, (size - 1) // 2)
-        spans = find_spans(document.text, context.tokenizer, size, overlap)
-        parts = tuple(_parts(context, document, spans))
+        spans = find_spans(document.text, encoded, size, overlap)
+        parts = tuple(_parts(context, document, encoded, spans))
         excess = max(len(part.prompt) for part in parts) - limit
         if excess <= 0:
             return parts
@@ -104,11 +104,11 @@ def split_into_parts(context: Context, document: CleanDocument, sampling: Sampli
     )
 
 
-def _parts(context: Context, document: CleanDocument, spans: Sequence[Span]) -> Iterator[Part]:
+def _parts(context: Context, document: CleanDocument, encoded: EncodedText, spans: Sequence[Span]) -> Iterator[Part]:
     for chunk in iter_chunks(document, spans):
         note = Note(chunk.index + 1, chunk.index + 1, chunk.first_page, chunk.last_page, "")
-        ids = context.encode(context.prompts.map_messages(document, chunk, len(spans)))
-        yield Part(note, array("I", ids))  # of a text of 100 MB there are many, which all wait for their turn
+        messages = context.prompts.map_messages(document, chunk, len(spans))
+        yield Part(note, encoded.encode_chat(messages, context.thinking, chunk.start, chunk.end))
 
 
 def plan_failure(document: CleanDocument, error: DocumentError) -> Failure:

@@ -37,7 +37,8 @@ PIECES = st.lists(
 
 
 def split_document(document: CleanDocument, tokenizer: FakeTokenizer, size: int, overlap: int = 0) -> tuple[Chunk, ...]:
-    return tuple(iter_chunks(document, find_spans(document.text, tokenizer, size, overlap)))
+    encoded = tokenizer.encode_text(document.text)
+    return tuple(iter_chunks(document, find_spans(document.text, encoded, size, overlap)))
 
 
 def check(
