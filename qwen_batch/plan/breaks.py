@@ -25,8 +25,11 @@ class Level(enum.IntEnum):
     CELL = 8  # between two words of a table row
 
 
+_OF_LINES = (Level.HEADING, Level.BLOCK, Level.LINE, Level.ROW, Level.GLUED)
+_FAR = 10_000  # characters
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd"
 _CLOSING = "\"'”’»)\\]」』）》】"
+_STOPS = frozenset(".!?…。！？；\"'”’»)]」』）》】")  # what a sentence may end with, white space apart
 _LINE = re.compile(r"[^\n]+")
 _SENTENCE_END = re.compile(rf"[.!?…]+[{_CLOSING}]*\s+(?=\S)|[。！？；…]+[{_CLOSING}]*\s*(?=\S)")
 _CLAUSE_END = re.compile(rf"[,;:][{_CLOSING}]*\s+(?=\S)|[，、：；]+[{_CLOSING}]*(?=\S)")
@@ -76,11 +79,28 @@ class Breaks:
         return min(found[max(0, index - 1) : index + 1], key=lambda position: abs(position - target))
 
     def _scan(self, level: Level, low: int, high: int) -> Iterator[int]:
-        # Words are many and rarely needed: they are looked for around one place instead of being listed.
+        # Sentences and words are many and rarely needed: they are looked for around one place instead of being listed.
+        if level is Level.SENTENCE:
+            yield from self._scan_sentences(low, high)
+            return
         pattern = _CLAUSE_END if level is Level.CLAUSE else _WORD_END
         for match in pattern.finditer(self.text, low, min(high + 1, len(self.text))):
             if low < match.end() <= high and self._in_row(match.end()) == (level is Level.CELL):
                 yield match.end()
+
+    def _scan_sentences(self, low: int, high: int) -> Iterator[int]:
+        """Line by line; of what is longer than FAR, only what is near."""
+        text = self.text
+        line_start = max(text.rfind("\n", max(0, low - _FAR), low) + 1, low - _FAR)
+        start = low
+        while start > line_start and (text[start - 1] in _STOPS or text[start - 1].isspace()):  # an end under way
+            start -= 1
+        while start < high:
+            line_end = text.find("\n", start, high + _FAR)
+            line_end = min(high + _FAR, len(text)) if line_end < 0 else line_end
+            if not self._in_row(max(start, line_start + 1)):
+                yield from (end for end in _sentence_ends(text, line_start, start, line_end) if low < end <= high)
+            start = line_start = line_end + 1
 
     def _in_row(self, position: int) -> bool:
         index = bisect_left(self.row_starts, position) - 1
@@ -119,8 +139,8 @@ def _is_short(content: str) -> bool:
 
 
 def find_breaks(text: str) -> Breaks:
-    """List the break positions of a text down to sentences and table rows; one pass."""
-    breaks = Breaks(text, {level: array("I") for level in Level if level <= Level.GLUED})
+    """List the break positions of a text that are at line starts; one pass."""
+    breaks = Breaks(text, {level: array("I") for level in _OF_LINES})
     before: _Line | None = None
     for match in _LINE.finditer(text):
         content = match[0].strip()
@@ -133,8 +153,6 @@ def find_breaks(text: str) -> Breaks:
         if line.is_row:
             breaks.row_starts.append(match.start())
             breaks.row_ends.append(match.end())
-        else:
-            breaks.positions[Level.SENTENCE].extend(_sentence_ends(text, match.start(), match.end()))
         before = line
     return breaks
 
@@ -152,9 +170,9 @@ def _level_between(before: _Line, line: _Line, gap: bool) -> Level:
     return Level.GLUED if wrapped else Level.LINE
 
 
-def _sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
+def _sentence_ends(text: str, line_start: int, start: int, end: int) -> Iterator[int]:
     for match in _SENTENCE_END.finditer(text, start, end):
-        if text[match.start()] != "." or not _is_abbreviation(text, start, match.start(), text[match.end()]):
+        if text[match.start()] != "." or not _is_abbreviation(text, line_start, match.start(), text[match.end()]):
             yield match.end()
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -137,3 +139,28 @@ def test_every_break_is_before_a_character_that_can_be_cut_off(text: str) -> Non
         assert positions == sorted(positions)
         assert all(0 < p < len(text) and can_cut(text, p) for p in positions)
         assert not any(text[p].isspace() for p in positions if level not in (Level.HEADING, Level.BLOCK, Level.LINE))
+
+
+LINES = st.lists(
+    st.sampled_from(
+        ["A is. ", "No. 5 e.g. 7. ", "“Yes.” ", "甲。乙；", "...", "  ", "\n", "\n\n", "| a. B | c |\n", "x" * 9]
+    ),
+    max_size=30,
+).map("".join)
+
+
+@given(LINES, st.integers(0, 200), st.integers(0, 200))
+def test_sentences_around_a_place_are_those_of_the_text(text: str, one: int, other: int) -> None:
+    low, high = sorted(min(place, len(text)) for place in (one, other))
+    breaks = find_breaks(text)
+    whole = breaks.between(Level.SENTENCE, 0, len(text))
+    assert breaks.between(Level.SENTENCE, low, high) == [place for place in whole if low < place <= high]
+
+
+def test_a_line_without_end_is_looked_at_near_a_place_only() -> None:
+    text = "One two. " * 2_000_000
+    breaks = find_breaks(text)
+    start = time.process_time()
+    for place in range(0, len(text), 20_000):
+        assert len(breaks.between(Level.SENTENCE, place, place + 90)) == 10
+    assert time.process_time() - start < 5
