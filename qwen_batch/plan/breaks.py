@@ -8,7 +8,7 @@ import unicodedata
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 class Level(enum.IntEnum):
@@ -52,19 +52,26 @@ _ABBREVIATION = re.compile(
 )
 
 
-@dataclass(slots=True)
 class Breaks:
-    """Break positions of one text. A position is the offset at which the next part begins, white space apart."""
+    """Break positions of one text. A position is the offset at which the next part begins, white space apart.
 
-    text: str
-    positions: dict[Level, array[int]]
-    row_starts: array[int] = field(default_factory=lambda: array("I"))  # of table rows, ascending
-    row_ends: array[int] = field(default_factory=lambda: array("I"))
+    Lines are looked at once, as far as somebody has asked.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._positions = {level: array("I") for level in _OF_LINES}
+        self._row_starts = array("I")  # of table rows, ascending
+        self._row_ends = array("I")
+        self._lines = _LINE.finditer(text)
+        self._before: _Line | None = None  # the last line that was looked at
+        self._end = 0  # how far lines have been looked at
 
     def between(self, level: Level, low: int, high: int) -> list[int]:
         """Break positions of a level in (low, high], ascending."""
-        if level in self.positions:
-            listed = self.positions[level]
+        self._look_at_lines(high)
+        if level in self._positions:
+            listed = self._positions[level]
             found = listed[bisect_right(listed, low) : bisect_right(listed, high)].tolist()
         else:
             found = list(self._scan(level, low, high))
@@ -77,6 +84,22 @@ class Breaks:
             return None
         index = bisect_left(found, target)
         return min(found[max(0, index - 1) : index + 1], key=lambda position: abs(position - target))
+
+    def _look_at_lines(self, high: int) -> None:
+        while self._end <= high:
+            match = next(self._lines, None)
+            self._end = len(self.text) + 1 if match is None else match.end()
+            if match is not None and (content := match[0].strip()):
+                self._add(_Line(match.start(), content, _opens(content)), match.end())
+
+    def _add(self, line: _Line, end: int) -> None:
+        if self._before is not None:
+            gap = self.text.count("\n", self._before.start, line.start) > 1
+            self._positions[_level_between(self._before, line, gap)].append(line.start)
+        if line.is_row:
+            self._row_starts.append(line.start)
+            self._row_ends.append(end)
+        self._before = line
 
     def _scan(self, level: Level, low: int, high: int) -> Iterator[int]:
         # Sentences and words are many and rarely needed: they are looked for around one place instead of being listed.
@@ -103,8 +126,8 @@ class Breaks:
             start = line_start = line_end + 1
 
     def _in_row(self, position: int) -> bool:
-        index = bisect_left(self.row_starts, position) - 1
-        return index >= 0 and position < self.row_ends[index]
+        index = bisect_left(self._row_starts, position) - 1
+        return index >= 0 and position < self._row_ends[index]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,25 +159,6 @@ def _opens(content: str) -> bool:
 
 def _is_short(content: str) -> bool:
     return 1 < len(content) <= _MAX_HEADING_CHARS and content[-1] not in _TERMINAL and content[0] != "|"
-
-
-def find_breaks(text: str) -> Breaks:
-    """List the break positions of a text that are at line starts; one pass."""
-    breaks = Breaks(text, {level: array("I") for level in _OF_LINES})
-    before: _Line | None = None
-    for match in _LINE.finditer(text):
-        content = match[0].strip()
-        if not content:
-            continue
-        line = _Line(match.start(), content, _opens(content))
-        if before is not None:
-            gap = text.count("\n", before.start, line.start) > 1
-            breaks.positions[_level_between(before, line, gap)].append(line.start)
-        if line.is_row:
-            breaks.row_starts.append(match.start())
-            breaks.row_ends.append(match.end())
-        before = line
-    return breaks
 
 
 def _level_between(before: _Line, line: _Line, gap: bool) -> Level:

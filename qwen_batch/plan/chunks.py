@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
-from qwen_batch.plan.breaks import Level, can_cut, find_breaks
+from qwen_batch.plan.breaks import Breaks, Level, can_cut
 from qwen_batch.plan.tokens import EncodedText
 from qwen_batch.records import Chunk, CleanDocument
 
@@ -30,7 +30,7 @@ _ROUNDS: tuple[tuple[tuple[Level, float], ...], ...] = (
 )
 
 
-def find_spans(text: str, encoded: EncodedText, chunk_size: int, overlap: int = 0) -> list[Span]:
+def iter_spans(text: str, encoded: EncodedText, chunk_size: int, overlap: int = 0) -> Iterator[Span]:
     """Where to divide a text into chunks of at most `chunk_size` tokens each, counted exactly.
 
     overlap: tokens of a chunk that are repeated at the start of the next, at most, from a sentence (or else a word)
@@ -76,18 +76,16 @@ class _Splitter:
         self._encoded = encoded
         self._chunk_size = chunk_size
         self._overlap = overlap
-        self._breaks = find_breaks(text)
+        self._breaks = Breaks(text)
 
-    def spans(self) -> list[Span]:
+    def spans(self) -> Iterator[Span]:
         """Of each chunk, in order."""
-        spans: list[Span] = []
         begin = fresh = self._skip_space(0)
         while fresh < self._length:
             span = self._take(begin, fresh)
-            spans.append(span)
+            yield span
             fresh = self._skip_space(span[1])
             begin = self._overlap_begin(span[0], span[1]) if fresh < self._length else fresh
-        return spans
 
     def _take(self, begin: int, fresh: int) -> Span:
         """The next chunk: from `begin` to a good place after `fresh`."""

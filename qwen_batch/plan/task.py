@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.plan.chunks import MIN_CHUNK_SIZE, Span, find_spans, iter_chunks
+from qwen_batch.plan.chunks import MIN_CHUNK_SIZE, Span, iter_chunks, iter_spans
 from qwen_batch.plan.prompts import Note, Prompts, note_text, well_formed
 from qwen_batch.plan.reduce import fit_notes, group_sizes
 from qwen_batch.plan.tokens import EncodedText, Tokenizer
@@ -25,6 +25,7 @@ from qwen_batch.records import (
 # Tokens kept free beside a part: text and template may merge differently together than apart. Prompts are counted
 # exactly all the same; this only makes a second division rare.
 _SEAM_TOKENS = 8
+_ENCODED, _DIVIDED = 0.8, 0.95  # shares of the time: the text is encoded; it is divided
 _LARGEST = 99_999  # stands in for part and page numbers where a prompt is measured before it is known
 NO_DOCUMENT = CleanDocument("", "", "", "", pages=(CleanPage(1, ""), CleanPage(2, "")), page_starts=(0, 0))
 SHORTENED_NOTES = "shortened_notes"  # flag: notes were too long to be merged whole
@@ -43,6 +44,7 @@ class Context:
     threshold: int | None  # tokens of a whole prompt; None: what fits
     map_max_tokens: int | None  # None: as long as the answer
     answer_text: Callable[[Completion], str]
+    tick: Callable[[float], None]  # is told what share of a long document is planned; may raise to break off
     why_indivisible: str | None = None  # set where no document can be divided in this window
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
@@ -90,10 +92,14 @@ def split_into_parts(context: Context, document: CleanDocument, sampling: Sampli
         raise DocumentError("too_long", f"it does not fit as a whole, and {context.why_indivisible}")
     limit = context.window - context.map_sampling(sampling).max_tokens
     size = min(context.chunk_size, context.map_room(document, sampling))
-    encoded = context.tokenizer.encode_text(document.text)
+    length = len(document.text)
+    encoded = context.tokenizer.encode_text(document.text, lambda done: context.tick(_ENCODED * done / length))
     while size >= MIN_CHUNK_SIZE:
         overlap = min(context.overlap, (size - 1) // 2)
-        spans = find_spans(document.text, encoded, size, overlap)
+        spans: list[Span] = []
+        for span in iter_spans(document.text, encoded, size, overlap):
+            spans.append(span)
+            context.tick(_ENCODED + (_DIVIDED - _ENCODED) * span[1] / length)
         parts = tuple(_parts(context, document, encoded, spans))
         excess = max(len(part.prompt) for part in parts) - limit
         if excess <= 0:
@@ -109,6 +115,7 @@ def _parts(context: Context, document: CleanDocument, encoded: EncodedText, span
         note = Note(chunk.index + 1, chunk.index + 1, chunk.first_page, chunk.last_page, "")
         messages = context.prompts.map_messages(document, chunk, len(spans))
         yield Part(note, encoded.encode_chat(messages, context.thinking, chunk.start, chunk.end))
+        context.tick(_DIVIDED + (1 - _DIVIDED) * (chunk.index + 1) / len(spans))
 
 
 def plan_failure(document: CleanDocument, error: DocumentError) -> Failure:

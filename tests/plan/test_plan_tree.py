@@ -376,6 +376,26 @@ def test_a_text_that_is_far_too_long_is_never_encoded_as_a_whole(monkeypatch: py
     assert texts == [len(request.prompt_token_ids) for request in expected.requests()]
 
 
+def test_planning_a_long_text_says_how_far_it_is_and_can_be_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qwen_batch.plan.tokens.SECTION", 10_000)
+    told: list[float] = []
+    job, document = make_job(sampling={"max_tokens": 60}), make_document(text_of(20_000))
+    task = start(Planner(FakeTokenizer(), job, 600, tick=told.append), document)
+    assert told == sorted(told)
+    assert told[-1] == 1
+    assert len(told) > 2 * task.num_chunks
+
+    class Stop(BaseException):
+        pass
+
+    def stop(share: float) -> None:
+        if share > 0.9:
+            raise Stop
+
+    with pytest.raises(Stop):
+        Planner(FakeTokenizer(), job, 600, tick=stop).start(document)
+
+
 def test_a_long_text_that_fits_is_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qwen_batch.plan.tokens.SECTION", 100)
     monkeypatch.setattr("qwen_batch.plan.tree.SECTION", 100)
