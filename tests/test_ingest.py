@@ -139,7 +139,7 @@ def test_long_texts_have_more_time(tmp_path: Path) -> None:
             file.truncate(size * 1_000_000)
     names = ("a.txt", "b.txt", "b.CSV", "b.pdf", "gone.txt")
     seconds = [more_seconds(FileItem(name, tmp_path / name, name)) for name in names]
-    assert seconds == [0, 20, 20, 0, 0]
+    assert seconds == [0, 80, 80, 0, 0]
 
 
 def test_a_document_over_its_time_fails_alone(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from qwen_batch.records import Message
 # section takes two bytes.
 SECTION = 1 << 16
 _NEAR = 256  # characters; nearly every seam has another one nearer than that
+_NOTHING: npt.NDArray[np.uint16] = np.empty(0, np.uint16)
 
 
 class Encoder(Protocol):
@@ -51,6 +52,7 @@ class EncodedText:
         self._starts: list[npt.NDArray[np.uint16]] = []  # of each section's tokens, from its own start
         self._ids: list[npt.NDArray[np.unsignedinteger]] = []  # of each section's tokens, where there are seams
         self._blind_cuts = array("I")  # where a section had to end without a seam
+        self._num_forgotten = 0  # sections
         self.num_tokens = 0
         for start, end in self._sections():
             self._add(start, end)
@@ -115,6 +117,13 @@ class EncodedText:
             if ids is not None:
                 return ids
         return array("I", self._encoder.encode_chat(messages, thinking))
+
+    def forget(self, offset: int) -> None:
+        """Let go of what is before this place, of which nothing is asked any more."""
+        section = bisect_right(self._offsets, offset) - 1
+        for number in range(self._num_forgotten, section):
+            self._starts[number], self._ids[number : number + 1] = _NOTHING, [_NOTHING][: len(self._ids)]
+        self._num_forgotten = max(self._num_forgotten, section)
 
     def _between(self, first: int, last: int) -> array[int]:
         """Ids of the tokens [first, last)."""

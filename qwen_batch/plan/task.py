@@ -9,7 +9,7 @@ from qwen_batch.errors import DocumentError
 from qwen_batch.plan.chunks import MIN_CHUNK_SIZE, Span, iter_chunks, iter_spans
 from qwen_batch.plan.prompts import Note, Prompts, note_text, well_formed
 from qwen_batch.plan.reduce import fit_notes, group_sizes
-from qwen_batch.plan.tokens import EncodedText, Tokenizer
+from qwen_batch.plan.tokens import Tokenizer
 from qwen_batch.records import (
     Chunk,
     CleanDocument,
@@ -92,15 +92,8 @@ def split_into_parts(context: Context, document: CleanDocument, sampling: Sampli
         raise DocumentError("too_long", f"it does not fit as a whole, and {context.why_indivisible}")
     limit = context.window - context.map_sampling(sampling).max_tokens
     size = min(context.chunk_size, context.map_room(document, sampling))
-    length = len(document.text)
-    encoded = context.tokenizer.encode_text(document.text, lambda done: context.tick(_ENCODED * done / length))
     while size >= MIN_CHUNK_SIZE:
-        overlap = min(context.overlap, (size - 1) // 2)
-        spans: list[Span] = []
-        for span in iter_spans(document.text, encoded, size, overlap):
-            spans.append(span)
-            context.tick(_ENCODED + (_DIVIDED - _ENCODED) * span[1] / length)
-        parts = tuple(_parts(context, document, encoded, spans))
+        parts = tuple(_iter_parts(context, document, size))
         excess = max(len(part.prompt) for part in parts) - limit
         if excess <= 0:
             return parts
@@ -110,9 +103,17 @@ def split_into_parts(context: Context, document: CleanDocument, sampling: Sampli
     )
 
 
-def _parts(context: Context, document: CleanDocument, encoded: EncodedText, spans: Sequence[Span]) -> Iterator[Part]:
+def _iter_parts(context: Context, document: CleanDocument, size: int) -> Iterator[Part]:
+    """Parts of at most `size` tokens."""
+    text, overlap = document.text, min(context.overlap, (size - 1) // 2)
+    encoded = context.tokenizer.encode_text(text, lambda done: context.tick(_ENCODED * done / len(text)))
+    spans: list[Span] = []
+    for span in iter_spans(text, encoded, size, overlap):
+        spans.append(span)
+        context.tick(_ENCODED + (_DIVIDED - _ENCODED) * span[1] / len(text))
     for chunk in iter_chunks(document, spans):
         note = Note(chunk.index + 1, chunk.index + 1, chunk.first_page, chunk.last_page, "")
+        encoded.forget(chunk.start)  # prompts take its place
         messages = context.prompts.map_messages(document, chunk, len(spans))
         yield Part(note, encoded.encode_chat(messages, context.thinking, chunk.start, chunk.end))
         context.tick(_DIVIDED + (1 - _DIVIDED) * (chunk.index + 1) / len(spans))

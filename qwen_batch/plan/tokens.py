@@ -59,6 +59,10 @@ class EncodedText(Protocol):
         """`encode_chat` of messages that hold this part."""
         ...
 
+    def forget(self, offset: int) -> None:
+        """Let go of what is before this place: no part that begins earlier is asked for any more."""
+        ...
+
 
 # Characters that are encoded at a time. A tokenizer takes some 150 bytes for each, so that a text of 100 MB would not
 # fit in any machine.

@@ -82,6 +82,7 @@ def test_parts_have_the_ids_that_they_have_by_themselves(
                 tokenizer.encode(text)
             return
         assert encoded.count(start, end) == len(tokenizer.encode(part))
+        encoded.forget(start)
         expected = array("I", tokenizer.encode_chat(messages, thinking=False))
         assert encoded.encode_chat(messages, False, start, end) == expected
 
@@ -119,6 +120,20 @@ def test_a_template_that_changes_texts(tmp_path: Path) -> None:
     assert "SUPPLIER" in tokenizer.render_chat(messages, thinking=False)
     ids = tokenizer.encode_text(text).encode_chat(messages, False, 10, 300)
     assert list(ids) == tokenizer.encode_chat(messages, thinking=False)
+
+
+@pytest.mark.parametrize("size", [300, 5000])
+def test_what_no_part_needs_any_more_is_let_go(tiny: ChatTokenizer, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr("qwen_batch.model.encoded_text.SECTION", 1000)
+    text = " ".join(TRAINING_TEXT) * 40
+    encoded = tiny.encode_text(text)
+    for start in range(0, len(text), size):
+        encoded.forget(start)
+        messages = [Message("user", text[start : start + size])]
+        ids = encoded.encode_chat(messages, False, start, start + size)
+        assert list(ids) == tiny.encode_chat(messages, thinking=False)
+        kept = sum(len(section) for section in encoded._ids)
+        assert kept <= encoded.num_tokens - encoded.token_at(max(0, start - 1000))
 
 
 def test_sections_tell_how_far_they_are_and_can_be_broken_off(tiny: ChatTokenizer) -> None:

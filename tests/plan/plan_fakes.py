@@ -58,6 +58,7 @@ class FakeEncodedText:
         self._tokenizer = tokenizer
         self._text = text
         self._starts: list[int] = []
+        self._first = 0
         for begin, end in iter_sections(text):
             offsets = tokenizer.encode_with_offsets(text[begin:end])[1]
             self._starts += accumulate((begin + start for start, _ in offsets), max)
@@ -77,8 +78,12 @@ class FakeEncodedText:
         return len(self._tokenizer.encode(self._text[start:end]))
 
     def encode_chat(self, messages: Sequence[Message], thinking: bool, start: int, end: int) -> list[int]:
+        assert self._first <= start
         assert self._text[start:end] in messages[-1].content
         return self._tokenizer.encode_chat(messages, thinking)
+
+    def forget(self, offset: int) -> None:
+        self._first = offset
 
 
 class WildTokenizer(FakeTokenizer):
