@@ -81,6 +81,12 @@ def _lean_partitioner(module: types.ModuleType) -> Any:
     of_page = functools.lru_cache(maxsize=1)(lambda number: module.ElementMetadata(page_number=number))
 
     class Lean(module._DocxPartitioner):  # type: ignore[name-defined, misc]
+        def _iter_paragraph_elements(self, paragraph: Any) -> Iterator[Any]:
+            if paragraph.contains_page_break:
+                yield from super()._iter_paragraph_elements(paragraph)
+            else:
+                yield from self._classify_paragraph_to_element(paragraph)
+
         def _paragraph_metadata(self, paragraph: Any) -> Any:
             return of_page(self._opts.metadata_page_number)
 
