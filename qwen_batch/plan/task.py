@@ -26,6 +26,7 @@ from qwen_batch.records import (
 # exactly all the same; this only makes a second division rare.
 _SEAM_TOKENS = 8
 _ENCODED, _DIVIDED = 0.8, 0.95  # shares of the time: the text is encoded; it is divided
+_FAR_OVER = 3  # times the room: sums of counts are estimates, but not so far off
 _LARGEST = 99_999  # stands in for part and page numbers where a prompt is measured before it is known
 NO_DOCUMENT = CleanDocument("", "", "", "", pages=(CleanPage(1, ""), CleanPage(2, "")), page_starts=(0, 0))
 SHORTENED_NOTES = "shortened_notes"  # flag: notes were too long to be merged whole
@@ -240,9 +241,13 @@ class DocumentTask:
 
     def _groups(self) -> list[tuple[int, int]]:
         context, notes = self._context, self._notes
-        if len(notes) <= 2 or len(self._build(notes)) + self._sampling.max_tokens <= context.window:
+        if len(notes) <= 2:
             return [(0, len(notes))]
         sizes = [len(context.tokenizer.encode(note_text(self.document, note) + "\n\n")) for note in notes]
+        room = context.window - self._sampling.max_tokens
+        # Thousands of notes are not encoded together, which takes a gigabyte, to see that they do not fit.
+        if sum(sizes) <= _FAR_OVER * room and len(self._build(notes)) <= room:
+            return [(0, len(notes))]
         answer = context.map_sampling(self._sampling).max_tokens
         return group_sizes(sizes, context.window - answer - len(self._build([])) - _SEAM_TOKENS)
 
