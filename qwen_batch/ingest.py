@@ -90,7 +90,7 @@ class Ingest:
 
     def _pool(self) -> ProcessPool[Task, CleanDocument]:
         limits = (self._input.timeout_seconds, self._input.memory_limit)
-        return ProcessPool("qwen_batch.readers:read_and_clean", self._workers, *limits, self._lean)
+        return ProcessPool("qwen_batch.readers:read_for_parent", self._workers, *limits, self._lean)
 
     def _task(self, item: FileItem | Document) -> Task:
         with_pictures = self._input.ocr == "all"
