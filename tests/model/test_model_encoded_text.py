@@ -75,12 +75,7 @@ def test_parts_have_the_ids_that_they_have_by_themselves(
     messages = [Message("system", "Be brief."), Message("user", f"What is this about?\n{part}\nAnswer.")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("qwen_batch.model.encoded_text.SECTION", section)
-        try:
-            encoded = tokenizer.encode_text(text)
-        except Exception as error:  # lone surrogates are refused, as by `encode`
-            with pytest.raises(type(error)):
-                tokenizer.encode(text)
-            return
+        encoded = tokenizer.encode_text(text)
         assert encoded.count(start, end) == len(tokenizer.encode(part))
         encoded.forget(start)
         expected = array("I", tokenizer.encode_chat(messages, thinking=False))
@@ -90,7 +85,6 @@ def test_parts_have_the_ids_that_they_have_by_themselves(
 @settings(max_examples=40, deadline=None)
 @given(text=TEXTS, section=st.sampled_from([20, 1 << 16]))
 def test_places_are_in_order_and_belong_to_each_other(tokenizer: ChatTokenizer, text: str, section: int) -> None:
-    text = text.encode("utf-8", "replace").decode()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("qwen_batch.model.encoded_text.SECTION", section)
         encoded = tokenizer.encode_text(text)
