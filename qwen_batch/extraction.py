@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 from qwen_batch.errors import UsageError
 from qwen_batch.ingest import extract_all
 from qwen_batch.records import CleanSteps, ReadSettings
-from qwen_batch.reports import extract_report, format_report
+from qwen_batch.reports import extract_report, iter_report
 
 Form = Literal["text", "json", "diff", "html"]
 MAX_TIMEOUT_SECONDS = 1e6
@@ -130,7 +130,8 @@ def _show(file: Path, form: Form, settings: ReadSettings, report: Mapping[str, A
     if form == "json":
         out.write(_json(report) + "\n")
     elif form == "text" or report["status"] != "ok":
-        out.write(format_report(report) + "\n")
+        out.writelines(iter_report(report))
+        out.write("\n")
     elif form == "diff":
         from qwen_batch.views import format_diff
 

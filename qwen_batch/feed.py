@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 MAX_WAITING_DOCUMENTS = 64
 MAX_PLANNED_TOGETHER = 32
-STOP_SECONDS = 1.0  # that a run which ends waits for both threads; planning a text of 100 MB cannot be broken off
+STOP_SECONDS = 1.0  # that a run which ends waits for both threads
 MAX_CHARS_TOGETHER = 200_000  # more is worth its own encoding, and takes memory
 INPUT_TROUBLES = ("not_found", "unsearchable")  # error types of rows that stand for an input, not for a document
 _UNSEARCHED = (*INPUT_TROUBLES, "unreadable")
@@ -86,6 +86,10 @@ Event = Ready | Unchanged | PlannerWanted | Exhausted
 T = TypeVar("T")
 
 
+class _StoppingError(BaseException):
+    """The run is being stopped: no document's fault."""
+
+
 class Finished(Protocol):
     """What earlier runs have finished."""
 
@@ -115,6 +119,7 @@ class Feed:
         self.unsearched: str | None = None  # an input that could not be searched through
         self.num_reading = 0  # documents that are being read; written by the read thread alone
         self.num_planning = 0  # that are being planned; written by the plan thread alone
+        self.planned_share = 0.0  # of the long one among these, as well
         self._asking: Asking | None = None
         self._cleaned: queue.Queue[CleanDocument | Failure | Exhausted] = queue.Queue(MAX_PLANNED_TOGETHER)
         self._events: queue.Queue[Event] = queue.Queue(MAX_WAITING_DOCUMENTS)
@@ -151,6 +156,12 @@ class Feed:
         except queue.Empty:
             return None
 
+    def note_planned(self, share: float) -> None:
+        """A long document is planned so far (0..1). Breaks off when the run is being stopped."""
+        self.planned_share = share
+        if self._stopping.is_set():
+            raise _StoppingError
+
     def _read(self) -> None:
         try:
             ingest = Ingest(self._job.input.settings, self._job.clean.steps)
@@ -167,7 +178,7 @@ class Feed:
         try:
             while not self._stopping.is_set():
                 cleaned = self._take_cleaned()
-                self.num_planning = len(cleaned)
+                self.num_planning, self.planned_share = len(cleaned), 0.0
                 for event in self._planned(cleaned):
                     self._put(self._events, event)
                     if isinstance(event, Exhausted):

@@ -25,8 +25,8 @@ MAX_AHEAD = 4  # results for each child that may wait for an earlier one, where 
 WAKE_SECONDS = 0.2  # between two looks whether the run is being stopped
 MAX_PASSWORD_BYTES = 1 << 20  # of their file; a larger one is something else
 NOT_REGULAR = "a device or a pipe; save what it gives as a file, and name that"
-LONG_TEXT = 10_000_000  # bytes of a text file; what is longer has a second more for each
-BYTES_A_SECOND = 1_000_000  # at least, on a busy machine
+LONG_TEXT = 10_000_000  # bytes of a text file; what is longer has more time
+BYTES_A_SECOND = 250_000  # at least, on a machine that does much else; 2 million by itself
 LARGE_CHARS = 1_000_000  # a record with more text is cleaned in a child, under the limits
 
 
@@ -93,7 +93,7 @@ class Ingest:
 
     def _pool(self) -> ProcessPool[Task, CleanDocument]:
         limits = (self._input.timeout_seconds, self._input.memory_limit)
-        return ProcessPool("qwen_batch.readers:read_and_clean", self._workers, *limits, self._lean)
+        return ProcessPool("qwen_batch.readers:read_for_parent", self._workers, *limits, self._lean)
 
     def _task(self, item: FileItem | Document) -> Task:
         ocr = self._ocr_seconds, self._input.ocr == "all"

@@ -105,8 +105,8 @@ class InputSection(Section):
     paths: Strings = ()
     """Files, folders (searched through) or globs; `-` is JSONL on standard input. The command line may name others."""
     timeout_seconds: float = Field(default=60.0, gt=0)
-    """A document that takes longer to read and clean fails. Text files and tables in text have a second more for each
-    MB beyond 10 MB."""
+    """A document that takes longer to read and clean fails. Text files and tables in text have four seconds more for
+    each MB beyond 10 MB."""
     memory_limit: Bytes = 1024**3
     """Address space of a reading process; a document that needs more fails. OCR has 1 GiB more for its models."""
     max_pages: int = Field(default=20_000, ge=1)

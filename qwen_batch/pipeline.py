@@ -309,6 +309,7 @@ class _Run:
             job,
             engine.max_model_len,
             answer_text=lambda completion: self._finisher.parse(completion).text,
+            tick=self._feed.note_planned,
         )
         for notice in planner.notices:
             logger.info("%s", notice)
@@ -430,6 +431,7 @@ class _Run:
             kv_use=stats.num_used_blocks / stats.num_blocks if stats else None,
             documents_reading=self._feed.num_reading,
             documents_planning=self._feed.num_planning,
+            planned_share=self._feed.planned_share,
         )
 
     def counts(self) -> dict[str, int]:

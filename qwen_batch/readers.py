@@ -7,15 +7,22 @@ from pathlib import Path
 
 from qwen_batch.clean import clean_document
 from qwen_batch.errors import DocumentError
+from qwen_batch.read.frames import LongText
 from qwen_batch.read.items import CHANGED, Content, FileItem, Task
 from qwen_batch.read.kinds import Kind, kind_of
-from qwen_batch.records import CleanDocument, CleanPage, Document, Removal
+from qwen_batch.records import CleanDocument, Document, Removal
 
 HEAD_LINES = 2  # of a table in Markdown
 
 
 def read_and_clean(task: Task) -> CleanDocument:
-    """What a reading process does with one document. Raises DocumentError."""
+    """A document, read and cleaned. Raises DocumentError."""
+    done = read_for_parent(task)
+    return done.whole() if isinstance(done, LongText) else done
+
+
+def read_for_parent(task: Task) -> CleanDocument | LongText:
+    """What a reading process does with one document; the parent gets a CleanDocument. Raises DocumentError."""
     if isinstance(task.item, Document):
         return clean_document(task.item, task.clean)
     item = task.item
@@ -46,7 +53,7 @@ def _digest(path: Path, is_wanted: bool) -> str:
     return hash_file(path)
 
 
-def _read_and_clean(item: FileItem, task: Task, digest: str) -> CleanDocument:
+def _read_and_clean(item: FileItem, task: Task, digest: str) -> CleanDocument | LongText:
     kind = kind_of(item.path)
     if kind in ("text", "csv"):
         from qwen_batch.read.text.plain import is_long
@@ -56,14 +63,14 @@ def _read_and_clean(item: FileItem, task: Task, digest: str) -> CleanDocument:
     return clean_document(_document(item, digest, _read_pages(item.path, kind, task)), task.clean)
 
 
-def _read_long_text(item: FileItem, task: Task, digest: str) -> CleanDocument:
+def _read_long_text(item: FileItem, task: Task, digest: str) -> LongText:
     """Section by section, so that memory does not grow with the lines of the file."""
     from qwen_batch.read.text.plain import iter_sections
 
     return _read_sections(item, task, digest, iter_sections(item.path), "\n\n")
 
 
-def _read_long_table(item: FileItem, task: Task, digest: str) -> CleanDocument:
+def _read_long_table(item: FileItem, task: Task, digest: str) -> LongText:
     """As text alone: cells would take ten times as much memory. What names the columns is said once."""
     from qwen_batch.read.text.tables_in_text import iter_table_sections
 
@@ -72,19 +79,22 @@ def _read_long_table(item: FileItem, task: Task, digest: str) -> CleanDocument:
 
 def _read_sections(
     item: FileItem, task: Task, digest: str, sections: Iterable[Content], between: str, num_repeated: int = 0
-) -> CleanDocument:
+) -> LongText:
     """The first lines of a section are left out where the first section has them already."""
-    texts: list[str] = []
+    data = bytearray()
+    is_first = True
     removed: list[Removal] = []
     warnings: dict[str, None] = {}
     for section in sections:
         done = clean_document(_document(item, digest, section), task.clean)
-        texts += [done.text.split("\n", num_repeated)[-1] if texts else done.text] if done.text else []
+        if done.text:
+            text = done.text if is_first else between + done.text.split("\n", num_repeated)[-1]
+            data += text.encode("utf-8", "surrogatepass")
+            is_first = False
         removed += done.removed
         warnings.update(dict.fromkeys(done.warnings))
     whole = clean_document(_document(item, digest, Content((), tuple(warnings))), task.clean)
-    text = between.join(texts)
-    return whole._replace(text=text, pages=(CleanPage(1, text),), page_starts=(0,), removed=tuple(removed))
+    return LongText(whole._replace(removed=tuple(removed)), data)
 
 
 def _document(item: FileItem, digest: str, content: Content) -> Document:

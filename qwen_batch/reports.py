@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from qwen_batch.records import CleanDocument, CleanPage, Failure
 from qwen_batch.terminal import one_line, visible
 
+PIECE_CHARS = 1 << 20
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -62,8 +63,17 @@ def _page(page: CleanPage) -> dict[str, Any]:
     }
 
 
-def format_report(report: Mapping[str, Any]) -> str:
-    """The report for people: what became of the file, what was taken out, and the text."""
+def iter_report(report: Mapping[str, Any]) -> Iterator[str]:
+    """The report for people: what became of the file, what was taken out, and the text, piece by piece, since there are
+    texts of 200 MB."""
+    yield _head(report)
+    text = report["text"]
+    if report["status"] == "ok":
+        yield from (visible(text[start : start + PIECE_CHARS]) for start in range(0, len(text), PIECE_CHARS))
+        yield "\n"
+
+
+def _head(report: Mapping[str, Any]) -> str:
     source = one_line(report["source"])
     if report["status"] != "ok":
         return f"{source}: {report['status']} ({report['error_type']}): {one_line(report['error'])}"
@@ -73,7 +83,7 @@ def format_report(report: Mapping[str, Any]) -> str:
     lines += [f"warning: {one_line(warning)}" for warning in report["warnings"]]
     reasons = Counter(removal["reason"] for removal in report["removed"])
     lines += [f"removed: {number} x {reason}" for reason, number in sorted(reasons.items())]
-    return "\n".join((*lines, "", visible(report["text"]), ""))
+    return "\n".join((*lines, "", ""))
 
 
 def path_text(path: Path) -> str:

@@ -26,7 +26,7 @@ from qwen_batch.read.inputs import iter_inputs
 from qwen_batch.read.items import FileItem, Task
 from qwen_batch.read.kinds import Kind
 from qwen_batch.records import CleanDocument, CleanSteps, Document, Failure, Line, Message, Page, ReadSettings
-from qwen_batch.reports import extract_report, format_report
+from qwen_batch.reports import extract_report, iter_report
 
 
 def write_pdf(path: Path, pages: list[list[str]], encrypt: str | None = None) -> Path:
@@ -140,7 +140,7 @@ def test_long_texts_have_more_time(tmp_path: Path) -> None:
             file.truncate(size * 1_000_000)
     names = ("a.txt", "b.txt", "b.CSV", "b.pdf", "gone.txt")
     seconds = [more_seconds(FileItem(name, tmp_path / name, name)) for name in names]
-    assert seconds == [0, 20, 20, 0, 0]
+    assert seconds == [0, 80, 80, 0, 0]
 
 
 def test_a_document_over_its_time_fails_alone(tmp_path: Path) -> None:
@@ -186,9 +186,23 @@ def test_extract_and_its_report(tmp_path: Path) -> None:
     page = {"page_number": 2, "text": plain[1], "ocr": False, "ocr_confidence": None, "tables": []}
     assert report["pages"][1] == page
     assert report["removed"][0] == {"page_number": 2, "text": "Running head", "reason": "header"}
-    assert format_report(report).startswith(f"{path}: 3 pages\nremoved: 2 x header\n\nRunning head\n\nthe first house")
-    flagged = format_report({**report, "flags": ["needs_ocr", "ocr"]})
+    assert "".join(iter_report(report)).startswith(
+        f"{path}: 3 pages\nremoved: 2 x header\n\nRunning head\n\nthe first house"
+    )
+    flagged = "".join(iter_report({**report, "flags": ["needs_ocr", "ocr"]}))
     assert flagged.startswith(f"{path}: 3 pages\nflagged: needs_ocr, ocr\nremoved: 2 x header")
+
+
+def test_a_long_text_is_shown_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("One \x1b[1m two \x07 three four five six")
+    report = extract_report(tmp_path / "a.txt", extract(tmp_path / "a.txt", ReadSettings(), CleanSteps()))
+    report["text"] = "One \x1b[1m two \x07 three four five six"
+    whole = list(iter_report(report))
+    monkeypatch.setattr("qwen_batch.reports.PIECE_CHARS", 5)
+    pieces = list(iter_report(report))
+    assert len(whole) == 3 < len(pieces)
+    assert "".join(pieces) == "".join(whole)
+    assert "One \\x1b[1m two \\x07 three four five six\n" in "".join(whole)
 
 
 def test_report_of_a_failure(tmp_path: Path) -> None:
@@ -201,7 +215,10 @@ def test_report_of_a_failure(tmp_path: Path) -> None:
         "num_pages": 0,
         **{"text": "", "pages": [], "removed": [], "warnings": [], "flags": []},
     }
-    assert format_report(report) == f"{tmp_path / 'no.pdf'}: failed (not_found): {tmp_path / 'no.pdf'}: no such file"
+    assert (
+        "".join(iter_report(report))
+        == f"{tmp_path / 'no.pdf'}: failed (not_found): {tmp_path / 'no.pdf'}: no such file"
+    )
 
 
 def test_a_failure_counts_the_pages_where_it_can(tmp_path: Path) -> None:

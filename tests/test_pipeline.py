@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -372,14 +374,27 @@ def start(job: Path, *arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
-def wait_for_rows(job: Path, count: int, process: subprocess.Popen[bytes]) -> None:
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
-        results = job.parent / "out/results"
-        if results.is_dir() and any(results.glob("part-*")) and len(rows(job)) >= count:
+        if condition():
             return
         time.sleep(0.05)
-    raise AssertionError(f"no {count} rows in time; exit code {process.poll()}")
+    raise AssertionError(f"not in time; exit code {process.poll()}")
+
+
+def wait_for_rows(job: Path, count: int, process: subprocess.Popen[bytes]) -> None:
+    results = job.parent / "out/results"
+    wait_for(lambda: results.is_dir() and any(results.glob("part-*")) and len(rows(job)) >= count, process)
+
+
+def kept_calls(job: Path) -> set[str]:
+    """Keys of the model calls that the journal has."""
+    with contextlib.suppress(sqlite3.OperationalError):  # no journal yet
+        path = job.parent / "out/.journal/journal.sqlite"
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as journal:
+            return {key for (key,) in journal.execute("SELECT key FROM completions")}
+    return set()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
@@ -401,6 +416,29 @@ def test_a_stopped_run_keeps_its_rows_and_goes_on(
     assert len(found) == 40
     assert len(asked) <= 40 - len(kept)
     assert all(found[name] == kept[name] for name in kept)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_long_document_goes_on_where_it_was_stopped(
+    job: Path, run_cli: RunCli, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    put(job, "long.txt", "\n\n".join(f"{n}. {WORDS}." for n in range(150)))
+    changes = ["-o", "long_documents={threshold: 800, chunk_size: 300, overlap: 20}", "-o", "engine.max_num_seqs=1"]
+    changes += ["-o", "sampling={max_tokens: 40, ignore_eos: true}"]
+    process = start(job, *changes)
+    wait_for(lambda: len(kept_calls(job)) >= 4, process)
+    os.kill(process.pid, number)
+    process.wait(timeout=20)
+    kept = kept_calls(job)
+    asked = count_prompts(monkeypatch)
+    run_cli("run", job, *changes)
+    found = rows(job)["long.txt"]
+    assert len(asked) == len(set(asked)) == len(kept_calls(job)) - len(kept) > 0
+    assert not set(asked) & kept
+    run_cli("run", job, "--fresh", *changes)
+    again = rows(job)["long.txt"]
+    for name in ("answer", "num_chunks", "reduce_levels", "completion_tokens"):
+        assert found[name] == again[name]
 
 
 def test_one_run_at_a_time(job: Path, run_cli: RunCli, capfd: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import json
 import os
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,8 @@ from tokenizers.decoders import ByteLevel, DecodeStream
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from qwen_batch.errors import DocumentError, ModelError
+from qwen_batch.model.encoded_text import EncodedText
+from qwen_batch.model.seams import has_seams
 from qwen_batch.records import Message
 
 # Encoding goes on beside other work: a pool of threads would take cores from it, and forbids forks once it was used.
@@ -79,20 +81,29 @@ class ChatTokenizer:
         encoding = _encode(self._tokenizer_for(text), text)
         return encoding.ids, encoding.offsets
 
-    def token_starts(self, text: str) -> Sequence[int]:
-        """Where each token starts in `text`, in characters, ascending.
+    def encode_with_starts(self, text: str) -> tuple[list[int], npt.NDArray[np.int64]]:
+        """Ids of plain text, and where each token starts in it, in characters, ascending.
 
         Of tokenizers that work on bytes it follows from the lengths of the tokens, in half the time. Where their
         normaliser changes the text's length, and of other tokenizers, it is asked for.
         """
         if self._token_bytes is not None:
-            lengths = self._token_bytes[self.encode(text)]
+            ids = self.encode(text)
+            lengths = self._token_bytes[ids]
             content = np.frombuffer(text.encode("utf-8", "replace"), np.uint8)
             if int(lengths.sum()) == len(content):
                 first = np.cumsum(lengths) - lengths  # bytes
+                if text.isascii():
+                    return ids, first
                 numbers = np.cumsum((content & 0xC0) != 0x80) - 1  # of the characters, byte by byte
-                return array("q", numbers[first].astype(np.int64).tobytes())
-        return array("q", (start for start, _ in self.encode_with_offsets(text)[1]))
+                return ids, numbers[first].astype(np.int64)
+        ids, offsets = self.encode_with_offsets(text)
+        starts = np.fromiter((start for start, _ in offsets), np.int64, len(offsets))
+        return ids, np.maximum.accumulate(starts)
+
+    def encode_text(self, text: str, tick: Callable[[int], None] = lambda done: None) -> EncodedText:
+        """A long text, encoded once, of which parts are to be known. `tick`: see there."""
+        return EncodedText(self, text, tick)
 
     def render_chat(self, messages: Sequence[Message], thinking: bool) -> str:
         """The prompt as text, up to where the answer begins; for showing, not for encoding.
@@ -135,6 +146,24 @@ class ChatTokenizer:
             for number, messages in enumerate(chats)
         ]
 
+    def encode_chat_around(
+        self, messages: Sequence[Message], thinking: bool, known: str, ids: array[int]
+    ) -> array[int] | None:
+        """`encode_chat`, where the ids of most of it are known; None where they do not help.
+
+        known: a text that one of the messages holds, whose first and last character stand outside of a seam each.
+        ids: of what is between these seams.
+        """
+        if any(map(self._is_risky, _texts(messages))):
+            return None
+        rendered = self.render_chat(messages, thinking)
+        place = rendered.find(known)
+        if place < 0:  # the template changes texts
+            return None
+        sides = [rendered[: place + 1], rendered[place + len(known) - 1 :]]
+        before, after = _encode_all(self._tokenizer, sides)
+        return array("I", before) + ids + array("I", after)
+
     def _encode_risky(self, messages: Sequence[Message], thinking: bool) -> list[int]:
         """Ids of a prompt whose contents hold the text of a control token."""
         texts = _texts(messages)
@@ -167,6 +196,11 @@ class ChatTokenizer:
         """Whether the prompt ends in an open think block, so that the answer begins inside it."""
         text = prompt if isinstance(prompt, str) else self.decode(prompt[-16:], skip_special_tokens=False)
         return text.rstrip().endswith("<think>")
+
+    @cached_property
+    def has_seams(self) -> bool:
+        """Whether SEAM (model/seams.py) says where texts may be parted."""
+        return not self._always_plain and has_seams(self._tokenizer)
 
     @cached_property
     def _token_bytes(self) -> npt.NDArray[np.int64] | None:

@@ -33,6 +33,7 @@ class ProgressState:
     kv_use: float | None = None  # share of the KV blocks in use, 0..1
     documents_reading: int = 0  # being read and cleaned; not yet among those known
     documents_planning: int = 0  # being divided and encoded; as well
+    planned_share: float = 0.0  # of the long one among these, 0..1
 
 
 class Progress(Protocol):
@@ -49,7 +50,8 @@ def describe(state: ProgressState) -> str:
         parts.append(f"{state.documents_failed} failed")
     if not state.reading_done and not state.requests_running:  # nothing else would show that something goes on
         parts += [f"{state.documents_reading} being read"] if state.documents_reading else []
-        parts += [f"{state.documents_planning} being planned"] if state.documents_planning else []
+        share = f" ({state.planned_share:.0%} of the long one)" if state.planned_share else ""
+        parts += [f"{state.documents_planning} being planned{share}"] if state.documents_planning else []
     return ", ".join([*parts, _describe_engine(state)])
 
 

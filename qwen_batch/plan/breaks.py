@@ -8,7 +8,7 @@ import unicodedata
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 class Level(enum.IntEnum):
@@ -25,8 +25,11 @@ class Level(enum.IntEnum):
     CELL = 8  # between two words of a table row
 
 
+_OF_LINES = (Level.HEADING, Level.BLOCK, Level.LINE, Level.ROW, Level.GLUED)
+_FAR = 10_000  # characters
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd"
 _CLOSING = "\"'”’»)\\]」』）》】"
+_STOPS = frozenset(".!?…。！？；\"'”’»)]」』）》】")  # what a sentence may end with, white space apart
 _LINE = re.compile(r"[^\n]+")
 _SENTENCE_END = re.compile(rf"[.!?…]+[{_CLOSING}]*\s+(?=\S)|[。！？；…]+[{_CLOSING}]*\s*(?=\S)")
 _CLAUSE_END = re.compile(rf"[,;:][{_CLOSING}]*\s+(?=\S)|[，、：；]+[{_CLOSING}]*(?=\S)")
@@ -49,19 +52,26 @@ _ABBREVIATION = re.compile(
 )
 
 
-@dataclass(slots=True)
 class Breaks:
-    """Break positions of one text. A position is the offset at which the next part begins, white space apart."""
+    """Break positions of one text. A position is the offset at which the next part begins, white space apart.
 
-    text: str
-    positions: dict[Level, array[int]]
-    row_starts: array[int] = field(default_factory=lambda: array("I"))  # of table rows, ascending
-    row_ends: array[int] = field(default_factory=lambda: array("I"))
+    Lines are looked at once, as far as somebody has asked.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._positions = {level: array("I") for level in _OF_LINES}
+        self._row_starts = array("I")  # of table rows, ascending
+        self._row_ends = array("I")
+        self._lines = _LINE.finditer(text)
+        self._before: _Line | None = None  # the last line that was looked at
+        self._end = 0  # how far lines have been looked at
 
     def between(self, level: Level, low: int, high: int) -> list[int]:
         """Break positions of a level in (low, high], ascending."""
-        if level in self.positions:
-            listed = self.positions[level]
+        self._look_at_lines(high)
+        if level in self._positions:
+            listed = self._positions[level]
             found = listed[bisect_right(listed, low) : bisect_right(listed, high)].tolist()
         else:
             found = list(self._scan(level, low, high))
@@ -75,16 +85,49 @@ class Breaks:
         index = bisect_left(found, target)
         return min(found[max(0, index - 1) : index + 1], key=lambda position: abs(position - target))
 
+    def _look_at_lines(self, high: int) -> None:
+        while self._end <= high:
+            match = next(self._lines, None)
+            self._end = len(self.text) + 1 if match is None else match.end()
+            if match is not None and (content := match[0].strip()):
+                self._add(_Line(match.start(), content, _opens(content)), match.end())
+
+    def _add(self, line: _Line, end: int) -> None:
+        if self._before is not None:
+            gap = self.text.count("\n", self._before.start, line.start) > 1
+            self._positions[_level_between(self._before, line, gap)].append(line.start)
+        if line.is_row:
+            self._row_starts.append(line.start)
+            self._row_ends.append(end)
+        self._before = line
+
     def _scan(self, level: Level, low: int, high: int) -> Iterator[int]:
-        # Words are many and rarely needed: they are looked for around one place instead of being listed.
+        # Sentences and words are many and rarely needed: they are looked for around one place instead of being listed.
+        if level is Level.SENTENCE:
+            yield from self._scan_sentences(low, high)
+            return
         pattern = _CLAUSE_END if level is Level.CLAUSE else _WORD_END
         for match in pattern.finditer(self.text, low, min(high + 1, len(self.text))):
             if low < match.end() <= high and self._in_row(match.end()) == (level is Level.CELL):
                 yield match.end()
 
+    def _scan_sentences(self, low: int, high: int) -> Iterator[int]:
+        """Line by line; of what is longer than FAR, only what is near."""
+        text = self.text
+        line_start = max(text.rfind("\n", max(0, low - _FAR), low) + 1, low - _FAR)
+        start = low
+        while start > line_start and (text[start - 1] in _STOPS or text[start - 1].isspace()):  # an end under way
+            start -= 1
+        while start < high:
+            line_end = text.find("\n", start, high + _FAR)
+            line_end = min(high + _FAR, len(text)) if line_end < 0 else line_end
+            if not self._in_row(max(start, line_start + 1)):
+                yield from (end for end in _sentence_ends(text, line_start, start, line_end) if low < end <= high)
+            start = line_start = line_end + 1
+
     def _in_row(self, position: int) -> bool:
-        index = bisect_left(self.row_starts, position) - 1
-        return index >= 0 and position < self.row_ends[index]
+        index = bisect_left(self._row_starts, position) - 1
+        return index >= 0 and position < self._row_ends[index]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,27 +161,6 @@ def _is_short(content: str) -> bool:
     return 1 < len(content) <= _MAX_HEADING_CHARS and content[-1] not in _TERMINAL and content[0] != "|"
 
 
-def find_breaks(text: str) -> Breaks:
-    """List the break positions of a text down to sentences and table rows; one pass."""
-    breaks = Breaks(text, {level: array("I") for level in Level if level <= Level.GLUED})
-    before: _Line | None = None
-    for match in _LINE.finditer(text):
-        content = match[0].strip()
-        if not content:
-            continue
-        line = _Line(match.start(), content, _opens(content))
-        if before is not None:
-            gap = text.count("\n", before.start, line.start) > 1
-            breaks.positions[_level_between(before, line, gap)].append(line.start)
-        if line.is_row:
-            breaks.row_starts.append(match.start())
-            breaks.row_ends.append(match.end())
-        else:
-            breaks.positions[Level.SENTENCE].extend(_sentence_ends(text, match.start(), match.end()))
-        before = line
-    return breaks
-
-
 def _level_between(before: _Line, line: _Line, gap: bool) -> Level:
     if before.is_heading:
         return Level.GLUED
@@ -152,9 +174,9 @@ def _level_between(before: _Line, line: _Line, gap: bool) -> Level:
     return Level.GLUED if wrapped else Level.LINE
 
 
-def _sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
+def _sentence_ends(text: str, line_start: int, start: int, end: int) -> Iterator[int]:
     for match in _SENTENCE_END.finditer(text, start, end):
-        if text[match.start()] != "." or not _is_abbreviation(text, start, match.start(), text[match.end()]):
+        if text[match.start()] != "." or not _is_abbreviation(text, line_start, match.start(), text[match.end()]):
             yield match.end()
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 
-from qwen_batch.plan.breaks import Level, can_cut, find_breaks
-from qwen_batch.plan.tokens import Tokenizer, iter_sections
+from qwen_batch.plan.breaks import Breaks, Level, can_cut
+from qwen_batch.plan.tokens import EncodedText
 from qwen_batch.records import Chunk, CleanDocument
 
 MIN_CHUNK_SIZE = 16  # tokens; below this a single character in byte tokens might not fit
@@ -32,12 +30,11 @@ _ROUNDS: tuple[tuple[tuple[Level, float], ...], ...] = (
 )
 
 
-def find_spans(text: str, tokenizer: Tokenizer, chunk_size: int, overlap: int = 0) -> list[Span]:
+def iter_spans(text: str, encoded: EncodedText, chunk_size: int, overlap: int = 0) -> Iterator[Span]:
     """Where to divide a text into chunks of at most `chunk_size` tokens each, counted exactly.
 
     overlap: tokens of a chunk that are repeated at the start of the next, at most, from a sentence (or else a word)
     on. Every character that is not white space is in a chunk.
-    The text is encoded once, in sections, for the places and once more, chunk by chunk, for the exact counts.
 
     Raises ValueError when chunk_size is below MIN_CHUNK_SIZE or the overlap is not below half of it.
     """
@@ -45,7 +42,7 @@ def find_spans(text: str, tokenizer: Tokenizer, chunk_size: int, overlap: int = 
         raise ValueError(f"chunk_size must be at least {MIN_CHUNK_SIZE} tokens, not {chunk_size}")
     if not 0 <= 2 * overlap < chunk_size:
         raise ValueError(f"overlap must be below half of chunk_size ({chunk_size} tokens), not {overlap}")
-    return _Splitter(text, tokenizer, chunk_size, overlap).spans()
+    return _Splitter(text, encoded, chunk_size, overlap).spans()
 
 
 def iter_chunks(document: CleanDocument, spans: Iterable[Span]) -> Iterator[Chunk]:
@@ -73,25 +70,22 @@ def page_at(document: CleanDocument, offset: int) -> int:
 class _Splitter:
     """One text being divided. `begin` is where a chunk starts, `fresh` where what no chunk had before it starts."""
 
-    def __init__(self, text: str, tokenizer: Tokenizer, chunk_size: int, overlap: int) -> None:
+    def __init__(self, text: str, encoded: EncodedText, chunk_size: int, overlap: int) -> None:
         self._text = text
         self._length = len(text.rstrip())
-        self._tokenizer = tokenizer
+        self._encoded = encoded
         self._chunk_size = chunk_size
         self._overlap = overlap
-        self._token_starts = _token_starts(text, tokenizer)
-        self._breaks = find_breaks(text)
+        self._breaks = Breaks(text)
 
-    def spans(self) -> list[Span]:
+    def spans(self) -> Iterator[Span]:
         """Of each chunk, in order."""
-        spans: list[Span] = []
         begin = fresh = self._skip_space(0)
         while fresh < self._length:
             span = self._take(begin, fresh)
-            spans.append(span)
+            yield span
             fresh = self._skip_space(span[1])
             begin = self._overlap_begin(span[0], span[1]) if fresh < self._length else fresh
-        return spans
 
     def _take(self, begin: int, fresh: int) -> Span:
         """The next chunk: from `begin` to a good place after `fresh`."""
@@ -111,7 +105,7 @@ class _Splitter:
 
     def _choose_end(self, fresh: int, first: int, upper: int, repeated: int) -> int:
         """An end for a chunk that adds at most about `upper` tokens, near the size that makes the rest even."""
-        remaining = len(self._token_starts) - first
+        remaining = self._encoded.num_tokens - first
         if remaining <= upper:
             return self._length
         step = self._chunk_size - self._overlap
@@ -157,16 +151,15 @@ class _Splitter:
         return fresh
 
     def _count(self, start: int, end: int) -> int:
-        return len(self._tokenizer.encode(self._text[start:end]))
+        return self._encoded.count(start, end)
 
     def _token(self, offset: int) -> int:
         """Index of the first token that starts at `offset` or after."""
-        return bisect_left(self._token_starts, offset)
+        return self._encoded.token_at(offset)
 
     def _char(self, token: float) -> int:
         """Offset at which a token starts."""
-        index = max(0, int(token))
-        return self._token_starts[index] if index < len(self._token_starts) else self._length
+        return min(self._encoded.start_of(max(0, int(token))), self._length)
 
     def _trim(self, end: int) -> int:
         while self._text[end - 1].isspace():
@@ -176,11 +169,3 @@ class _Splitter:
     def _skip_space(self, offset: int) -> int:
         match = _NOT_SPACE.search(self._text, offset)
         return match.start() if match else len(self._text)
-
-
-def _token_starts(text: str, tokenizer: Tokenizer) -> Sequence[int]:
-    """Offsets at which the tokens start, ascending even where a tokenizer reports the bytes of a character apart."""
-    starts = array("I")  # of a text of 100 MB there are 25 million
-    for begin, end in iter_sections(text):
-        starts.extend(begin + start for start in accumulate(tokenizer.token_starts(text[begin:end]), max))
-    return starts

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.plan.chunks import MIN_CHUNK_SIZE, Span, find_spans, iter_chunks
+from qwen_batch.plan.chunks import MIN_CHUNK_SIZE, Span, iter_chunks, iter_spans
 from qwen_batch.plan.prompts import Note, Prompts, note_text, well_formed
 from qwen_batch.plan.reduce import fit_notes, group_sizes
 from qwen_batch.plan.tokens import Tokenizer
@@ -26,6 +25,8 @@ from qwen_batch.records import (
 # Tokens kept free beside a part: text and template may merge differently together than apart. Prompts are counted
 # exactly all the same; this only makes a second division rare.
 _SEAM_TOKENS = 8
+_ENCODED, _DIVIDED = 0.8, 0.95  # shares of the time: the text is encoded; it is divided
+_FAR_OVER = 3  # times the room: sums of counts are estimates, but not so far off
 _LARGEST = 99_999  # stands in for part and page numbers where a prompt is measured before it is known
 NO_DOCUMENT = CleanDocument("", "", "", "", pages=(CleanPage(1, ""), CleanPage(2, "")), page_starts=(0, 0))
 SHORTENED_NOTES = "shortened_notes"  # flag: notes were too long to be merged whole
@@ -44,6 +45,7 @@ class Context:
     threshold: int | None  # tokens of a whole prompt; None: what fits
     map_max_tokens: int | None  # None: as long as the answer
     answer_text: Callable[[Completion], str]
+    tick: Callable[[float], None]  # is told what share of a long document is planned; may raise to break off
     why_indivisible: str | None = None  # set where no document can be divided in this window
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
@@ -92,9 +94,7 @@ def split_into_parts(context: Context, document: CleanDocument, sampling: Sampli
     limit = context.window - context.map_sampling(sampling).max_tokens
     size = min(context.chunk_size, context.map_room(document, sampling))
     while size >= MIN_CHUNK_SIZE:
-        overlap = min(context.overlap, (size - 1) // 2)
-        spans = find_spans(document.text, context.tokenizer, size, overlap)
-        parts = tuple(_parts(context, document, spans))
+        parts = tuple(_iter_parts(context, document, size))
         excess = max(len(part.prompt) for part in parts) - limit
         if excess <= 0:
             return parts
@@ -104,11 +104,20 @@ def split_into_parts(context: Context, document: CleanDocument, sampling: Sampli
     )
 
 
-def _parts(context: Context, document: CleanDocument, spans: Sequence[Span]) -> Iterator[Part]:
+def _iter_parts(context: Context, document: CleanDocument, size: int) -> Iterator[Part]:
+    """Parts of at most `size` tokens."""
+    text, overlap = document.text, min(context.overlap, (size - 1) // 2)
+    encoded = context.tokenizer.encode_text(text, lambda done: context.tick(_ENCODED * done / len(text)))
+    spans: list[Span] = []
+    for span in iter_spans(text, encoded, size, overlap):
+        spans.append(span)
+        context.tick(_ENCODED + (_DIVIDED - _ENCODED) * span[1] / len(text))
     for chunk in iter_chunks(document, spans):
         note = Note(chunk.index + 1, chunk.index + 1, chunk.first_page, chunk.last_page, "")
-        ids = context.encode(context.prompts.map_messages(document, chunk, len(spans)))
-        yield Part(note, array("I", ids))  # of a text of 100 MB there are many, which all wait for their turn
+        encoded.forget(chunk.start)  # prompts take its place
+        messages = context.prompts.map_messages(document, chunk, len(spans))
+        yield Part(note, encoded.encode_chat(messages, context.thinking, chunk.start, chunk.end))
+        context.tick(_DIVIDED + (1 - _DIVIDED) * (chunk.index + 1) / len(spans))
 
 
 def plan_failure(document: CleanDocument, error: DocumentError) -> Failure:
@@ -232,9 +241,13 @@ class DocumentTask:
 
     def _groups(self) -> list[tuple[int, int]]:
         context, notes = self._context, self._notes
-        if len(notes) <= 2 or len(self._build(notes)) + self._sampling.max_tokens <= context.window:
+        if len(notes) <= 2:
             return [(0, len(notes))]
         sizes = [len(context.tokenizer.encode(note_text(self.document, note) + "\n\n")) for note in notes]
+        room = context.window - self._sampling.max_tokens
+        # Thousands of notes are not encoded together, which takes a gigabyte, to see that they do not fit.
+        if sum(sizes) <= _FAR_OVER * room and len(self._build(notes)) <= room:
+            return [(0, len(notes))]
         answer = context.map_sampling(self._sampling).max_tokens
         return group_sizes(sizes, context.window - answer - len(self._build([])) - _SEAM_TOKENS)
 

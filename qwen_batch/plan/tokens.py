@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from qwen_batch.records import Message
@@ -23,8 +23,9 @@ class Tokenizer(Protocol):
         """Token ids, and for each the [start, end) of its characters in `text`, in order."""
         ...
 
-    def token_starts(self, text: str) -> Sequence[int]:
-        """Where each token of a text starts, in characters, in order; near enough for estimates."""
+    def encode_text(self, text: str, tick: Callable[[int], None] = ...) -> EncodedText:
+        """A long text, of which many parts are to be known. `tick` is told how many characters are done, now and then,
+        and may raise to break off."""
         ...
 
     def encode_chat(self, messages: Sequence[Message], thinking: bool) -> list[int]:
@@ -33,6 +34,33 @@ class Tokenizer(Protocol):
 
     def encode_chats(self, chats: Sequence[Sequence[Message]], thinking: bool) -> list[list[int]]:
         """`encode_chat` of each."""
+        ...
+
+
+class EncodedText(Protocol):
+    """A long text and its tokens. Places are near enough for estimates; counts and ids are exact."""
+
+    @property
+    def num_tokens(self) -> int: ...
+
+    def token_at(self, offset: int) -> int:
+        """Number of the first token that starts at `offset` or after."""
+        ...
+
+    def start_of(self, token: int) -> int:
+        """Offset at which a token starts; the text's length for numbers beyond the last."""
+        ...
+
+    def count(self, start: int, end: int) -> int:
+        """Tokens of the part [start, end) by itself."""
+        ...
+
+    def encode_chat(self, messages: Sequence[Message], thinking: bool, start: int, end: int) -> Sequence[int]:
+        """`encode_chat` of messages that hold this part."""
+        ...
+
+    def forget(self, offset: int) -> None:
+        """Let go of what is before this place: no part that begins earlier is asked for any more."""
         ...
 
 

@@ -35,6 +35,7 @@ class Planner:
 
     window: tokens of the longest prompt and answer together that the engine takes.
     answer_text: what of a part's completion goes into the reduce prompt, such as the text without its thoughts.
+    tick: is told what share (0..1) of a long document is planned, and may raise to break off.
 
     A chunk size that the job does not name is lowered to what fits (`notices` says so); one that it names must fit.
     Raises JobError, with the numbers, for a job that cannot run in this window.
@@ -47,6 +48,7 @@ class Planner:
         window: int,
         *,
         answer_text: Callable[[Completion], str] = lambda completion: completion.text,
+        tick: Callable[[float], None] = lambda share: None,
     ) -> None:
         self._sampling = job.sampling
         self._plain_sampling = job.sampling.params()  # of documents that ask for nothing else
@@ -61,6 +63,7 @@ class Planner:
             threshold=job.long_documents.threshold,
             map_max_tokens=job.long_documents.map_max_tokens,
             answer_text=answer_text,
+            tick=tick,
         )
         self.notices: tuple[str, ...] = ()
         self._check_answer_fits()

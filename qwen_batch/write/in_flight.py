@@ -9,7 +9,8 @@ Work begins right before the device gets the first of a document's calls; what o
 
 A run that ends in order closes its documents without a death. Suspects are asked last and one at a time, so that the
 next death names one document; after MAX_DEATHS it is quarantined. A power cut or a kill from outside counts as a death
-too: an innocent document would have to meet three in a row.
+too: an innocent document would have to meet three in a row, with no call of it answered in between. (One call that
+kills runs is the last that is left of its document, sooner or later.)
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class InFlight:
         self._deaths = dict(self._journal.query("SELECT doc_id, deaths FROM in_flight WHERE deaths > 0"))
 
     def deaths(self, doc_id: str) -> int:
-        """Runs that died while they worked on this document, since it last had a row."""
+        """Runs that died while they worked on this document, since it last had a row or an answer to a call."""
         return self._deaths.get(clean_id(doc_id), 0)
 
     def begin(self, doc_ids: Iterable[str]) -> None:
@@ -53,6 +54,15 @@ class InFlight:
         for_ids(connection, "DELETE FROM in_flight WHERE doc_id", doc_ids)
         for doc_id in doc_ids if self._deaths else ():
             self._deaths.pop(doc_id, None)
+
+    def progress(self, doc_ids: Iterable[str]) -> None:
+        """Calls of these documents were answered, and are kept. A long one, asked for days, may see many a death."""
+        known = sorted({clean_id(doc_id) for doc_id in doc_ids} & self._deaths.keys()) if self._deaths else []
+        if known:
+            with self._journal.hasty_transaction() as connection:
+                for_ids(connection, "UPDATE in_flight SET deaths = 0 WHERE doc_id", known)
+            for doc_id in known:
+                del self._deaths[doc_id]
 
     def close(self) -> None:
         """The run ends in order: nobody is to blame."""

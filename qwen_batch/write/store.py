@@ -158,6 +158,7 @@ class ResultStore:
     def add_completions(self, calls: Sequence[ModelCall]) -> None:
         with self._lock:
             self._journal.add_completions(calls)
+            self._in_flight.progress(call.doc_id for call in calls)
             if self._completions is not None:
                 self._completions.add([columns_from_json(call_to_json(call)) for call in calls])
 

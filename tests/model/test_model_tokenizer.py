@@ -157,14 +157,18 @@ def test_encode_is_plain_text(tiny: ChatTokenizer, text: str) -> None:
 
 @given(hostile_texts)
 def test_starts_of_tokens_are_those_of_their_offsets(tiny: ChatTokenizer, text: str) -> None:
-    assert list(tiny.token_starts(text)) == [start for start, _ in tiny.encode_with_offsets(text)[1]]
+    ids, starts = tiny.encode_with_starts(text)
+    assert ids == tiny.encode(text)
+    assert list(starts) == [start for start, _ in tiny.encode_with_offsets(text)[1]]
 
 
 def test_starts_are_asked_for_where_bytes_do_not_tell(variant: Callable[..., ChatTokenizer]) -> None:
     text = "a cafe\u0301 in the cafe\u0301"
     composing = variant()
     composing._tokenizer.normalizer = normalizers.NFC()
-    assert list(composing.token_starts(text)) == [start for start, _ in composing.encode_with_offsets(text)[1]]
+    ids, starts = composing.encode_with_starts(text)
+    assert ids == composing.encode(text)
+    assert list(starts) == [start for start, _ in composing.encode_with_offsets(text)[1]]
 
 
 @given(text=texts)

@@ -44,6 +44,8 @@ def test_a_state_in_one_line() -> None:
     assert describe(state) == "7/20 documents, 2 failed, 12 running, 3 waiting, 0 tokens/s"
     state = ProgressState(documents_reading=1, documents_planning=3)
     assert describe(state) == "0/0+ documents, 1 being read, 3 being planned, 0 running, 0 waiting, 0 tokens/s"
+    state = ProgressState(documents_planning=1, planned_share=0.426)
+    assert "0/0+ documents, 1 being planned (43% of the long one), 0 running" in describe(state)
 
 
 def test_a_line_a_minute_where_there_is_no_terminal(records: list[logging.LogRecord]) -> None:

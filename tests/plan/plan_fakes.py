@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from qwen_batch.job import Job
+from qwen_batch.plan.tokens import iter_sections
 from qwen_batch.records import CleanDocument, CleanPage, Completion, Message, Request
 
 _PIECE = re.compile(r" ?[A-Za-z]+|\d|\n+|\s+|[^\sA-Za-z\d]", re.ASCII)
@@ -37,8 +40,8 @@ class FakeTokenizer:
                     offsets.append((start, end))
         return ids, offsets
 
-    def token_starts(self, text: str) -> list[int]:
-        return [start for start, _ in self.encode_with_offsets(text)[1]]
+    def encode_text(self, text: str, tick: Callable[[int], None] = lambda done: None) -> FakeEncodedText:
+        return FakeEncodedText(self, text, tick)
 
     def encode_chat(self, messages: Sequence[Message], thinking: bool) -> list[int]:
         turns = "".join(f"<|{message.role}|>\n{message.content}<|end|>\n" for message in messages)
@@ -46,6 +49,41 @@ class FakeTokenizer:
 
     def encode_chats(self, chats: Sequence[Sequence[Message]], thinking: bool) -> list[list[int]]:
         return [self.encode_chat(messages, thinking) for messages in chats]
+
+
+class FakeEncodedText:
+    """Places by section; every part is encoded anew."""
+
+    def __init__(self, tokenizer: FakeTokenizer, text: str, tick: Callable[[int], None]) -> None:
+        self._tokenizer = tokenizer
+        self._text = text
+        self._starts: list[int] = []
+        self._first = 0
+        for begin, end in iter_sections(text):
+            offsets = tokenizer.encode_with_offsets(text[begin:end])[1]
+            self._starts += accumulate((begin + start for start, _ in offsets), max)
+            tick(end)
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self._starts)
+
+    def token_at(self, offset: int) -> int:
+        return bisect_left(self._starts, offset)
+
+    def start_of(self, token: int) -> int:
+        return self._starts[token] if token < len(self._starts) else len(self._text)
+
+    def count(self, start: int, end: int) -> int:
+        return len(self._tokenizer.encode(self._text[start:end]))
+
+    def encode_chat(self, messages: Sequence[Message], thinking: bool, start: int, end: int) -> list[int]:
+        assert self._first <= start
+        assert self._text[start:end] in messages[-1].content
+        return self._tokenizer.encode_chat(messages, thinking)
+
+    def forget(self, offset: int) -> None:
+        self._first = offset
 
 
 class WildTokenizer(FakeTokenizer):

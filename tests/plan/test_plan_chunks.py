@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plan_fakes import FakeTokenizer, WildTokenizer, make_document, paged_document
 
-from qwen_batch.plan.chunks import MIN_CHUNK_SIZE, find_spans, iter_chunks
+from qwen_batch.plan.chunks import MIN_CHUNK_SIZE, iter_chunks, iter_spans
 from qwen_batch.plan.tokens import iter_sections
 from qwen_batch.records import Chunk, CleanDocument
 
@@ -37,7 +37,8 @@ PIECES = st.lists(
 
 
 def split_document(document: CleanDocument, tokenizer: FakeTokenizer, size: int, overlap: int = 0) -> tuple[Chunk, ...]:
-    return tuple(iter_chunks(document, find_spans(document.text, tokenizer, size, overlap)))
+    encoded = tokenizer.encode_text(document.text)
+    return tuple(iter_chunks(document, iter_spans(document.text, encoded, size, overlap)))
 
 
 def check(

@@ -376,6 +376,42 @@ def test_a_text_that_is_far_too_long_is_never_encoded_as_a_whole(monkeypatch: py
     assert texts == [len(request.prompt_token_ids) for request in expected.requests()]
 
 
+def test_very_many_notes_are_not_encoded_together() -> None:
+    class Watching(FakeTokenizer):
+        longest = 0
+
+        def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+            self.longest = max(self.longest, len(text))
+            return super().encode_with_offsets(text)
+
+    tokenizer = Watching()
+    task = start(Planner(tokenizer, make_job(sampling={"max_tokens": 60}), 600), make_document(text_of(20_000)))
+    tokenizer.longest = 0
+    levels = finish(task, "A note of some length, to be merged with others. " * 3)
+    assert len(levels) > 2
+    assert tokenizer.longest < 8_000 < task.num_chunks * 140
+
+
+def test_planning_a_long_text_says_how_far_it_is_and_can_be_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qwen_batch.plan.tokens.SECTION", 10_000)
+    told: list[float] = []
+    job, document = make_job(sampling={"max_tokens": 60}), make_document(text_of(20_000))
+    task = start(Planner(FakeTokenizer(), job, 600, tick=told.append), document)
+    assert told == sorted(told)
+    assert told[-1] == 1
+    assert len(told) > 2 * task.num_chunks
+
+    class Stop(BaseException):
+        pass
+
+    def stop(share: float) -> None:
+        if share > 0.9:
+            raise Stop
+
+    with pytest.raises(Stop):
+        Planner(FakeTokenizer(), job, 600, tick=stop).start(document)
+
+
 def test_a_long_text_that_fits_is_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qwen_batch.plan.tokens.SECTION", 100)
     monkeypatch.setattr("qwen_batch.plan.tree.SECTION", 100)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ import pytest
 
 from qwen_batch import readers
 from qwen_batch.errors import DocumentError
+from qwen_batch.read.frames import HEADER, LongText, frame
 from qwen_batch.read.items import FileItem, Task
 from qwen_batch.read.text import plain as text_module
 from qwen_batch.records import CleanDocument, CleanSteps
@@ -48,6 +50,14 @@ def test_sections_give_the_text_of_the_whole(
     assert done == whole
     assert "the place that is named in the order" in done.text
     assert (len(done.pages), done.page_starts) == (1, (0,))
+
+
+def test_the_parent_gets_the_text_of_what_was_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n\n".join([f"{PARAGRAPH} {ODD}"] * 99), encoding="utf-8")
+    task = Task(FileItem("d", tmp_path / "a.txt", "d"), (), 10, CleanSteps())
+    sent = readers.read_for_parent(task)
+    assert isinstance(sent, LongText)
+    assert pickle.loads(frame(sent)[HEADER.size :]) == readers.read_and_clean(task)
 
 
 def test_a_long_line_is_cut_between_words_and_nothing_is_lost(tmp_path: Path) -> None:

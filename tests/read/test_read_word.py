@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from qwen_batch.read.formats import read_other
 from qwen_batch.read.items import Content
+from qwen_batch.read.office import parts
 from qwen_batch.read.text.list_marks import word_mark
 
 docx = pytest.importorskip("docx")
@@ -268,3 +272,41 @@ def test_files_with_macros_and_templates(tmp_path: Path, kind: str) -> None:
             archive.writestr(name, data)
     assert b"vnd.ms-word." in types
     assert texts(read_other(path, "docx")) == ["text"]
+
+
+def test_what_is_not_asked_of_unstructured_changes_nothing(tmp_path: Path) -> None:
+    document = docx.Document()
+    document.sections[0].header.paragraphs[0].text = "Draft of May"
+    document.add_heading("Terms", 1)
+    for text in (
+        "The buyer shall pay the seller the whole price.",
+        "a@example.org",
+        "Springfield, IL 62701",
+        "• one",
+        "-",
+    ):
+        document.add_paragraph(text).add_run(" at once").bold = True
+    for style in ("List Bullet", "List Number", "List Continue 2", "Quote", "Title"):
+        document.add_paragraph(f"In {style}", style)
+    table = document.add_table(2, 2)
+    table.cell(0, 0).text, table.cell(1, 1).text = "Item", "12"
+    document.save(tmp_path / "a.docx")
+    unwrapped = parts._unwrapped(tmp_path / "a.docx")
+
+    def shown(elements: Iterable[Any]) -> list[tuple[object, ...]]:
+        kinds = {"ListItem", "Header", "Footer", "PageBreak", "Table"}
+        return [
+            (
+                type(each).__name__ in kinds and type(each).__name__,
+                each.text,
+                each.metadata.page_number,
+                each.metadata.text_as_html,
+            )
+            for each in elements
+        ]
+
+    lean = shown(parts._partition(unwrapped.copy))
+    assert lean == shown(
+        importlib.import_module("unstructured.partition.docx").partition_docx(file=unwrapped.copy, languages=[""])
+    )
+    assert [kind for kind, *_ in lean].count("ListItem") == 5

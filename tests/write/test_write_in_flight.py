@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from write_helpers import abandon, make_row, open_store
+from write_helpers import abandon, make_call, make_row, open_store
 
 
 def test_a_death_counts_for_what_was_in_flight(tmp_path: Path) -> None:
@@ -20,6 +20,17 @@ def test_a_death_counts_for_what_was_in_flight(tmp_path: Path) -> None:
     store.add_rows([(make_row("poison", None, status="failed"), "k")])
     assert store.deaths("poison") == 0
     store.close()
+
+
+def test_a_document_that_gets_on_is_not_to_blame(tmp_path: Path) -> None:
+    for part in range(5):
+        store = open_store(tmp_path)
+        assert store.deaths("book") == min(part, 1)
+        store.begin(["book", "poison"])
+        store.add_completions([make_call(f"part-{part}", "book")])
+        assert store.deaths("book") == 0
+        abandon(store)
+    assert open_store(tmp_path).deaths("poison") == 5
 
 
 def test_an_orderly_end_blames_nobody_and_forgets_nothing(tmp_path: Path) -> None:
