@@ -19,7 +19,7 @@ from qwen_batch.read.page import pdfium
 from qwen_batch.read.page.chars import PageChars
 from qwen_batch.read.page.covers import iter_covers
 from qwen_batch.read.page.file import PdfFile, PdfiumError, PdfPage
-from qwen_batch.read.page.forms import as_chars, read_fields, with_fields
+from qwen_batch.read.page.forms import Field, is_held, read_fields, with_fields
 from qwen_batch.read.page.garbled import is_garbled
 from qwen_batch.read.page.lines import LineMaker, iter_lines
 from qwen_batch.read.page.order import in_reading_order
@@ -135,17 +135,21 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
     covers_of = functools.partial(iter_covers, page, (width / 2, height / 2), has_text)
     marks = read_marks(page.handle, placement, tables and has_text, covers_of)
     fields = read_fields(page.forms, page.handle, placement)
-    typed = list(as_chars(fields))
+    left = list[Field]()
     found, unfinished, read = tuple[Table, ...](), before, list[Line]()
     parts = pages_on(chars, view.size)
     for number, part in enumerate(parts):
-        here = [char for char in typed if len(parts) == 1 or (char.x0 + char.x1 >= width) == (number == 1)]
-        in_part, unfinished = read_tables(marks, part, here, unfinished) if has_text and tables else PageTables()
+        here = [field for field in fields if len(parts) == 1 or (2 * field.middle[0] >= width) == (number == 1)]
+        filled = _filled(part, here, at_fields=True) if here else None
+        in_part, unfinished = read_tables(marks, part, filled, unfinished) if has_text and tables else PageTables()
+        if here:
+            part, rest = _filled(part, [field for field in here if not is_held(field, in_part)], in_part)
+            left += rest
         maker = LineMaker(view.textpage, placement, part)
         made = (line for start, end in iter_lines(part, _regions(part, in_part)) for line in maker.make(start, end))
         read += in_reading_order(list(made))
         found += in_part
-    lines = with_fields(with_standing(view, read, found), fields, found)
+    lines = with_fields(with_standing(view, read, found), left, found)
     if is_garbled("\n".join(line.text for line in lines), view.num_unnamed):
         return _ReadPage(
             Page(page_number, (), (), width, height, needs_ocr=True),
@@ -172,6 +176,15 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
         pictures=pictures,
         is_cut=view.is_cut,
     )
+
+
+def _filled(
+    chars: PageChars, fields: Sequence[Field], tables: Sequence[Table] = (), at_fields: bool = False
+) -> tuple[PageChars, tuple[Field, ...]]:
+    """The page with its fields' values, and those that found no place. Loaded here: most files have no forms."""
+    from qwen_batch.read.page.values import place_values
+
+    return place_values(chars, fields, tables, at_fields)
 
 
 def _are_stamps(lines: Sequence[Line], height: float) -> bool:

@@ -153,3 +153,6 @@ FPDFAnnot_GetFormFieldType = _declared("FPDFAnnot_GetFormFieldType", _int, _hand
 FPDFAnnot_GetFormFieldFlags = _declared("FPDFAnnot_GetFormFieldFlags", _int, _handle, _handle)
 FPDFAnnot_IsChecked = _declared("FPDFAnnot_IsChecked", _int, _handle, _handle)
 FPDFAnnot_GetFormFieldValue = _declared("FPDFAnnot_GetFormFieldValue", c_ulong, _handle, _handle, c_void_p, c_ulong)
+FPDFAnnot_GetOptionCount = _declared("FPDFAnnot_GetOptionCount", _int, _handle, _handle)
+FPDFAnnot_GetOptionLabel = _declared("FPDFAnnot_GetOptionLabel", c_ulong, _handle, _handle, _int, c_void_p, c_ulong)
+FPDFAnnot_IsOptionSelected = _declared("FPDFAnnot_IsOptionSelected", _int, _handle, _handle, _int)

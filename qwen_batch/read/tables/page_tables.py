@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from qwen_batch.read.page.chars import Char, PageChars
+from qwen_batch.read.page.forms import Field, as_chars
 from qwen_batch.read.page.words import Row, Word, middle_of, numbers_of, rows_of, words_of
 from qwen_batch.read.table_heads import is_data
 from qwen_batch.read.tables.columns import MIN_ROWS, find_columns
@@ -23,6 +24,8 @@ MAX_CELL_LINES = 10  # of a table whose rows are open at the sides
 MAX_FOOT = 3  # rows below a table that goes on on the next page: notes, a page number
 MIN_RULE = 20.0  # points: three as long as this may make a table without upright rules
 
+Filled = tuple[PageChars, Sequence[Field]]  # the fields are those that stand beside no text
+
 
 class PageTables(NamedTuple):
     """The tables of a page, from the top down, and the one that may go on on the next page."""
@@ -31,10 +34,11 @@ class PageTables(NamedTuple):
     unfinished: Table | None = None
 
 
-def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), before: Table | None = None) -> PageTables:
+def read_tables(marks: Marks, page: PageChars, filled: Filled | None = None, before: Table | None = None) -> PageTables:
     """Ruled tables, and unruled ones beside them; where rules only frame or stripe them, the columns count.
 
-    `typed`: values of fields, for the cells of ruled ones. `before`: the unfinished table of the page before.
+    `filled`: the page with the values of its fields, for the cells of ruled ones.
+    `before`: the unfinished table of the page before.
     """
     edges = table_edges(marks)
     grids = find_grids(edges)
@@ -43,7 +47,7 @@ def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), befor
     numbers = numbers_of(page)
     if not grids and not framer and not any(numbers) and before is None:
         return PageTables()
-    ruled = _ruled(grids, edges, page, typed) if grids else []
+    ruled = _ruled(grids, edges, *(filled or (page, ()))) if grids else []
     words = words_of(page) if framer or any(numbers) or before else []
     rows = rows_of(words)
     framed = framer(words, [table for table in ruled if _most_lines(table) > MAX_CELL_LINES]) if framer else []
@@ -78,7 +82,7 @@ def _has_names(heads: Sequence[Sequence[str]]) -> bool:
     return not any(map(is_data, heads)) and all(heads[-1][1:])
 
 
-def _ruled(grids: Sequence[Grid], edges: Sequence[BBox], page: PageChars, typed: Sequence[Char]) -> list[Table]:
+def _ruled(grids: Sequence[Grid], edges: Sequence[BBox], page: PageChars, typed: Sequence[Field]) -> list[Table]:
     """The tables within rules. Where closing their sides pours much of a page into a cell, as in forms, the sides stay
     open."""
     heights = list(map(operator.add, page.top, page.bottom))
@@ -91,8 +95,9 @@ def _ruled(grids: Sequence[Grid], edges: Sequence[BBox], page: PageChars, typed:
     return kept + [table for table in as_drawn if not any(_overlap(table, other) for other in kept)]
 
 
-def _filled(grids: Sequence[Grid], page: PageChars, typed: Sequence[Char], heights: Sequence[float]) -> list[Table]:
-    made = (fill_grid(grid, [*_around(grid, page, heights), *typed]) for grid in grids)
+def _filled(grids: Sequence[Grid], page: PageChars, typed: Sequence[Field], heights: Sequence[float]) -> list[Table]:
+    values = [char for field in typed for char in as_chars(field)]
+    made = (fill_grid(grid, [*_around(grid, page, heights), *values]) for grid in grids)
     return [table for table in made if table is not None]
 
 
