@@ -21,6 +21,7 @@ from qwen_batch.read.page.covers import iter_covers
 from qwen_batch.read.page.file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.page.forms import Field, is_held, read_fields, with_fields
 from qwen_batch.read.page.garbled import is_garbled
+from qwen_batch.read.page.hidden import Shown, is_speck, without_hidden, without_specks
 from qwen_batch.read.page.lines import LineMaker, iter_lines
 from qwen_batch.read.page.order import in_reading_order
 from qwen_batch.read.page.pictures import COVER_CHARS, LOOK_SCALE, is_uniform, pictures_alone, shows_lines, with_picture
@@ -28,7 +29,7 @@ from qwen_batch.read.page.raised import with_raised
 from qwen_batch.read.page.spreads import pages_on
 from qwen_batch.read.page.turn import read_upright, with_standing
 from qwen_batch.read.page.vertical import in_columns, is_written_down
-from qwen_batch.read.tables.marks import read_marks
+from qwen_batch.read.tables.marks import Marks, read_marks
 from qwen_batch.read.tables.page_tables import PageTables, read_tables
 from qwen_batch.records import BBox, Line, Page, Table
 
@@ -40,6 +41,7 @@ IMAGE_SHARE = 0.02  # of the page; a smaller image is an ornament
 DRAWN_OBJECTS = 50  # letters drawn as shapes are many; a blank page may have a frame
 DOUBTFUL = 0.7  # confidence of OCR; drawings that it takes for text have less
 HEAD_BYTES = 4096
+MAX_NAMED = 200  # characters of hidden text that a warning names
 PAGE_LIST = 12  # page numbers that a warning names
 
 
@@ -83,8 +85,9 @@ class _ReadPage(NamedTuple):
     may_be_read: bool = False  # by OCR: no text, but an image, or so much drawn that it may be letters
     pictures: tuple[BBox, ...] = ()  # beside its text, that may show more of it
     partly: bool = False  # such a picture shows text that was not read
-    is_cut: bool = False  # there is text beyond what is shown of it
+    num_cut: int = 0  # words beyond what is shown of it
     is_blank: bool = False  # shown as an image on which nothing is seen
+    hidden: str = ""  # text of it that is not seen
 
 
 def _check_kind(path: Path) -> None:
@@ -134,6 +137,7 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
     has_text = bool(chars.text) and not chars.text.isspace()
     covers_of = functools.partial(iter_covers, page, (width / 2, height / 2), has_text)
     marks = read_marks(page.handle, placement, tables and has_text, covers_of)
+    chars, hidden = _shown(page, view.textpage, chars, marks, width * height)
     fields = read_fields(page.forms, page.handle, placement)
     left = list[Field]()
     found, unfinished, read = tuple[Table, ...](), before, list[Line]()
@@ -149,6 +153,9 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
         made = (line for start, end in iter_lines(part, _regions(part, in_part)) for line in maker.make(start, end))
         read += in_reading_order(list(made))
         found += in_part
+    if any(map(is_speck, read)):
+        read, specks = without_specks(read)
+        hidden = f"{hidden} {specks}".strip()
     lines = with_fields(with_standing(view, read, found), left, found)
     if is_garbled("\n".join(line.text for line in lines), view.num_unnamed):
         return _ReadPage(
@@ -174,8 +181,16 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
         unfinished=unfinished,
         may_be_read=may_be_read,
         pictures=pictures,
-        is_cut=view.is_cut,
+        num_cut=view.num_cut,
+        hidden=hidden,
     )
+
+
+def _shown(page: PdfPage, textpage: int, chars: PageChars, marks: Marks, area: float) -> Shown:
+    """The characters that are seen; text without ink over a scan is what text recognition found there."""
+    is_scan = marks.image_area >= SCAN_SHARE * area
+    suspects = marks.pale if is_scan else marks.pale | marks.inkless
+    return without_hidden(page, textpage, chars, suspects) if suspects and chars.text else Shown(chars)
 
 
 def _filled(
@@ -275,11 +290,22 @@ def _judge(read: Sequence[_ReadPage], advice: str) -> Content:
         warnings.append(f"pages read by OCR, with a confidence of {mean:.2f}: {numbers}")
         if doubtful := [page.page_number for page in seen if (page.ocr_confidence or 0.0) < DOUBTFUL]:
             warnings.append(f"pages on which much may be misread (OCR was unsure): {_listed(doubtful)}")
-    if cut := [each.page.page_number for each in read if each.is_cut]:
-        warnings.append(f"pages with text beyond their edges, which is not shown and left out: {_listed(cut)}")
+    if cut := [each.page.page_number for each in read if each.num_cut]:
+        words = _words(sum(each.num_cut for each in read))
+        warnings.append(
+            f"pages with text beyond their edges, which is not shown and left out ({words}): {_listed(cut)}"
+        )
+    if unseen := [each for each in read if each.hidden]:
+        text = " ".join(each.hidden for each in unseen)
+        count, numbers = _words(len(text.split())), _listed([each.page.page_number for each in unseen])
+        warnings.append(f"hidden text was left out ({count} on pages {numbers}): {text[:MAX_NAMED]}")
     if broken:
         warnings.append(f"pages that could not be read: {_listed(broken)} ({causes})")
     return Content(tuple(each.page for each in read), tuple(warnings), (UNREAD_PAGES,) if broken else ())
+
+
+def _words(count: int) -> str:
+    return "one word" if count == 1 else f"{count} words"
 
 
 def _pages(count: int) -> str:

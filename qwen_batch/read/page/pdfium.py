@@ -18,7 +18,8 @@ from typing import Any
 
 FPDF_ERR_FORMAT, FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY = 3, 4, 5
 FORMTYPE_NONE = 0
-FPDF_PAGEOBJ_PATH, FPDF_PAGEOBJ_IMAGE, FPDF_PAGEOBJ_FORM = 2, 3, 5
+FPDF_PAGEOBJ_TEXT, FPDF_PAGEOBJ_PATH, FPDF_PAGEOBJ_IMAGE, FPDF_PAGEOBJ_FORM = 1, 2, 3, 5
+FPDF_TEXTRENDERMODE_INVISIBLE, FPDF_TEXTRENDERMODE_CLIP = 3, 7
 FPDF_SEGMENT_LINETO, FPDF_SEGMENT_MOVETO = 0, 2
 FPDF_ANNOT_FREETEXT, FPDF_ANNOT_WIDGET = 3, 20
 FPDF_ANNOT_FLAG_HIDDEN, FPDF_ANNOT_FLAG_NOVIEW = 1 << 1, 1 << 5
@@ -119,6 +120,7 @@ FPDFText_HasUnicodeMapError = _declared("FPDFText_HasUnicodeMapError", _int, _ha
 FPDFText_GetFontInfo = _declared(
     "FPDFText_GetFontInfo", c_ulong, _handle, _int, c_void_p, c_ulong, _int_at
 )  # text page, number, a buffer for the name, its size, flags; the size of the name with its closing zero
+FPDFText_GetTextObject = _undeclared("FPDFText_GetTextObject", c_void_p)  # text page, number
 FPDFText_GetMatrix = _undeclared("FPDFText_GetMatrix", _int)  # text page, number; an FS_MATRIX
 
 FPDFPage_CountObjects = _declared("FPDFPage_CountObjects", _int, _handle)
@@ -130,6 +132,7 @@ FPDFPageObj_GetMatrix = _declared("FPDFPageObj_GetMatrix", _int, _handle, c_void
 FPDFPageObj_GetBounds = _declared("FPDFPageObj_GetBounds", _int, _handle, *[_float_at] * 4)
 FPDFPageObj_GetFillColor = _declared("FPDFPageObj_GetFillColor", _int, _handle, *[c_void_p] * 4)
 FPDFPageObj_HasTransparency = _declared("FPDFPageObj_HasTransparency", _int, _handle)
+FPDFTextObj_GetTextRenderMode = _declared("FPDFTextObj_GetTextRenderMode", _int, _handle)
 FPDFImageObj_GetImagePixelSize = _declared("FPDFImageObj_GetImagePixelSize", _int, _handle, _uint_at, _uint_at)
 FPDFImageObj_GetImageFilterCount = _declared("FPDFImageObj_GetImageFilterCount", _int, _handle)
 FPDFImageObj_GetImageFilter = _declared("FPDFImageObj_GetImageFilter", c_ulong, _handle, _int, c_void_p, c_ulong)
