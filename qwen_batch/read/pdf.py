@@ -123,12 +123,21 @@ def _read_page(
     try:
         with file.page(page_number - 1) as page:  # one at a time: a long document would keep hundreds of megabytes
             read = _read_open_page(page, page_number, tables, before)
+            if not (read.page.lines or read.num_marks or read.garbled) and _is_undecodable(page, page_number):
+                return _ReadPage(read.page, broken="its content cannot be decoded")
             read = _recognised(read, page, recogniser) if read.may_be_read else read
             return _with_pictures(read, page, recogniser) if read.pictures else read
     except MemoryError:
         raise
     except Exception as error:  # whatever is wrong with a page, the others are read
         return _ReadPage(Page(page_number, ()), broken=f"{type(error).__name__}: {error}")
+
+
+def _is_undecodable(page: PdfPage, page_number: int) -> bool:
+    """Loaded here: most files have something on each of their pages."""
+    from qwen_batch.read.page.content import is_undecodable
+
+    return is_undecodable(page.file, page_number - 1)
 
 
 def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table | None) -> _ReadPage:

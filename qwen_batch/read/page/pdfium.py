@@ -42,6 +42,15 @@ class FS_RECTF(ctypes.Structure):
     _fields_ = tuple((name, c_float) for name in ("left", "top", "right", "bottom"))
 
 
+WriteBlock = ctypes.PYFUNCTYPE(c_int, c_void_p, c_void_p, c_ulong)  # the writer, bytes, how many; 0 stops it
+
+
+class FPDF_FILEWRITE(ctypes.Structure):
+    """What takes a file that is saved; its version is 1."""
+
+    _fields_ = (("version", c_int), ("write", WriteBlock))
+
+
 def _open_library() -> Any:
     """Raises ImportError."""
     name = {"win32": "pdfium.dll", "darwin": "libpdfium.dylib"}.get(sys.platform, "libpdfium.so")
@@ -89,6 +98,10 @@ FPDFDOC_InitFormFillEnvironment = _declared("FPDFDOC_InitFormFillEnvironment", _
 FPDFDOC_ExitFormFillEnvironment = _declared("FPDFDOC_ExitFormFillEnvironment", None, _handle)
 FORM_OnAfterLoadPage = _declared("FORM_OnAfterLoadPage", None, _handle, _handle)
 FORM_OnBeforeClosePage = _declared("FORM_OnBeforeClosePage", None, _handle, _handle)
+
+FPDF_CreateNewDocument = _declared("FPDF_CreateNewDocument", _handle)
+FPDF_ImportPagesByIndex = _declared("FPDF_ImportPagesByIndex", _int, _handle, _handle, c_void_p, c_ulong, _int)
+FPDF_SaveAsCopy = _declared("FPDF_SaveAsCopy", _int, _handle, c_void_p, c_ulong)
 
 FPDF_LoadPage = _declared("FPDF_LoadPage", _handle, _handle, _int)
 FPDF_ClosePage = _declared("FPDF_ClosePage", None, _handle)
