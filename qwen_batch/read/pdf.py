@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -153,13 +153,15 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
     parts = pages_on(chars, view.size)
     for number, part in enumerate(parts):
         here = [field for field in fields if len(parts) == 1 or (2 * field.middle[0] >= width) == (number == 1)]
-        filled = _filled(part, here, at_fields=True) if here else None
+        filled = _filled(part, here, at_fields=True)[:2] if here else None
+        ends = frozenset[int]()
         in_part, unfinished = read_tables(marks, part, filled, unfinished) if has_text and tables else PageTables()
         if here:
-            part, rest = _filled(part, [field for field in here if not is_held(field, in_part)], in_part)
+            part, rest, ends = _filled(part, [field for field in here if not is_held(field, in_part)], in_part)
             left += rest
         maker = LineMaker(view.textpage, placement, part)
-        made = (line for start, end in iter_lines(part, _regions(part, in_part)) for line in maker.make(start, end))
+        spans = iter_lines(part, _regions(part, in_part))
+        made = (line for start, end in spans for line in _with_entry(maker.make(start, end), part, end, ends))
         read += in_reading_order(list(made))
         found += in_part
     if any(map(is_speck, read)):
@@ -204,11 +206,19 @@ def _shown(page: PdfPage, textpage: int, chars: PageChars, marks: Marks, area: f
 
 def _filled(
     chars: PageChars, fields: Sequence[Field], tables: Sequence[Table] = (), at_fields: bool = False
-) -> tuple[PageChars, tuple[Field, ...]]:
-    """The page with its fields' values, and those that found no place. Loaded here: most files have no forms."""
+) -> tuple[PageChars, tuple[Field, ...], frozenset[int]]:
+    """The page with its fields' values, those that found no place, and where values end. Loaded here: most files have
+    no forms."""
     from qwen_batch.read.page.values import place_values
 
     return place_values(chars, fields, tables, at_fields)
+
+
+def _with_entry(lines: list[Line], chars: PageChars, end: int, ends: Collection[int]) -> list[Line]:
+    """The lines that end at a character, the last of them an entry where a value ends there."""
+    while ends and end and chars.text[end - 1].isspace():
+        end -= 1
+    return [*lines[:-1], dataclasses.replace(lines[-1], entry=True)] if lines and end in ends else lines
 
 
 def _are_stamps(lines: Sequence[Line], height: float) -> bool:

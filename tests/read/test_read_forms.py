@@ -30,7 +30,7 @@ def form(tmp_path: Path) -> Path:
 
 def test_values_stand_after_their_labels(form: Path) -> None:
     lines = [line.text for line in read_pdf(form).pages[0].lines]
-    assert lines == ["Name: Ana Perez", "City:", "Note: copy 2 of 3", "paid [x]", "open [ ]"]
+    assert lines == ["Name: Ana Perez", "City:", "Note: copy 2 of 3", "paid   [x]", "open   [ ]"]
 
 
 def read_lines(path: Path) -> list[str]:
@@ -110,6 +110,50 @@ def test_several_lines_of_a_value_stay_apart(tmp_path: Path) -> None:
     content = read_pdf(tmp_path / "notes.pdf")
     cleaned = clean_document(Document("a", "a.pdf", "", content.pages), CleanSteps())
     assert cleaned.pages[0].text == "Notes:\nline one\nline two\nThe end."
+
+
+def cleaned_text(path: Path) -> str:
+    return clean_document(Document("a", "a.pdf", "", read_pdf(path).pages), CleanSteps()).pages[0].text
+
+
+def test_a_line_ends_after_its_value(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "lines.pdf"))
+    rows = [("Name of the applicant", "Ana Perez"), ("Date of birth", "3 April 1985"), ("Address", "12 Elm Street")]
+    for number, (label, value) in enumerate(rows):
+        canvas.drawString(72, 700 - 20 * number, label)
+        canvas.acroForm.textfield(name=label, value=value, x=260, y=696 - 20 * number, width=250, height=16)
+    canvas.save()
+    lines = ["Name of the applicant Ana Perez", "Date of birth 3 April 1985", "Address 12 Elm Street"]
+    assert cleaned_text(tmp_path / "lines.pdf").split("\n") == lines
+
+
+def test_prose_goes_on_around_values(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "prose.pdf"))
+    canvas.drawString(72, 700, "This lease is made between the landlord and" + " " * 37 + ", who rents the flat")
+    canvas.drawString(72, 686, "above from the day on which the keys are handed over, and pays by the month at the")
+    canvas.drawString(72, 672, "beginning of each of them.")
+    canvas.acroForm.textfield(name="t", value="Ana Perez", x=315, y=697, width=118, height=14)
+    canvas.save()
+    text = cleaned_text(tmp_path / "prose.pdf")
+    assert "landlord and Ana Perez" in text
+    assert text.replace("   ", " ").endswith(
+        "rents the flat above from the day on which the keys are handed over, "
+        "and pays by the month at the beginning of each of them."
+    )
+
+
+def test_rows_of_fields_below_the_names_of_their_columns(tmp_path: Path) -> None:
+    canvas = Canvas(str(tmp_path / "rows.pdf"))
+    for x, name, values in [
+        (72, "Employer", ("Acme", "Beta")),
+        (200, "From", ("2010", "2015")),
+        (300, "To", ("2015", "")),
+    ]:
+        canvas.drawString(x, 700, name)
+        for number, value in enumerate(values):
+            canvas.acroForm.textfield(name=f"{x}{number}", value=value, x=x, y=678 - 20 * number, width=90, height=16)
+    canvas.save()
+    assert read_lines(tmp_path / "rows.pdf") == ["Employer   From   To", "Acme   2010   2015", "Beta   2015"]
 
 
 def test_what_the_page_draws_itself_is_not_said_twice(tmp_path: Path) -> None:

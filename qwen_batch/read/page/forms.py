@@ -16,6 +16,7 @@ MAX_OPTIONS = 1_000  # of a list
 MAX_VALUE_BYTES = 1 << 20
 PITCH = 0.5  # ems: the width of a letter of a value, about
 FAR = 30.0  # points from a label to its field: the text above may be nearer
+LEVEL = 3.0  # points between middles of fields in one row
 NOWHERE = -1  # among pdfium's characters
 TICK, NO_TICK = "[x]", "[ ]"
 _LISTS = (pdfium.FPDF_FORMFIELD_COMBOBOX, pdfium.FPDF_FORMFIELD_LISTBOX)
@@ -121,7 +122,7 @@ def with_fields(lines: Sequence[Line], fields: Iterable[Field], tables: Sequence
     stands for all lines at its place.
     """
     done = list(lines)
-    for field in fields:
+    for field in _row_by_row(fields):
         distances = [(_distance(line, field), number) for number, line in enumerate(done)]
         place = min(distances)[1] + 1 if distances else 0
         while place < len(done) and done[place].bbox is None:
@@ -132,10 +133,28 @@ def with_fields(lines: Sequence[Line], fields: Iterable[Field], tables: Sequence
     return tuple(done)
 
 
+def _row_by_row(fields: Iterable[Field]) -> list[Field]:
+    """Fields that follow each other in one row, as one."""
+    rows: list[Field] = []
+    for field in fields:
+        last = rows[-1] if rows else None
+        if last and _is_beside(last, field) and "\n" not in last.text + field.text:
+            (x0, top, _, _), (_, _, x1, bottom) = last.bbox, field.bbox
+            rows[-1] = Field(f"{last.text}   {field.text}", (x0, top, x1, bottom))
+        else:
+            rows.append(field)
+    return rows
+
+
+def _is_beside(last: Field, field: Field) -> bool:
+    return abs(last.middle[1] - field.middle[1]) < LEVEL and last.bbox[2] <= field.bbox[0] + 1
+
+
 def _line(text: str, box: BBox, is_placed: bool) -> Line:
     x0, top, x1, bottom = box
     size = round(min(bottom - top, 10.0), 2)
-    return Line(text, (x0, top, min(x1, x0 + PITCH * size * len(text)), bottom) if is_placed else None, size)
+    place = (x0, top, min(x1, x0 + PITCH * size * len(text)), bottom) if is_placed else None
+    return Line(text, place, size, entry=is_placed)
 
 
 def is_over(field: Field, table: Table) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from qwen_batch.read.page.chars import DIVIDED, PageChars
+from qwen_batch.read.page.forms import LEVEL as LEVEL_FIELDS
 from qwen_batch.read.page.forms import Field
 from qwen_batch.records import BBox, Table
 
@@ -18,10 +19,10 @@ SLACK = 2.0  # points that a field may be askew to its label
 PIECE_GAP = 0.9  # ems between labels in a row
 AHEAD = 2.5  # ems from a label to its field: nothing above is nearer
 ABOVE = 1.6  # ems from the middle of a label down to its field
-BELOW = 1.2  # ems from a field down to the middle of a label
+CLOSE = 0.7  # ems from a line to write on down to what names it
+BELOW = 1.4  # ems from a field down to the middle of a label
 COLUMN = 100.0  # points up and down, where lines tell that a column begins there
 LEVEL = 1.0  # ems that a label above may begin beside its field
-LEVEL_FIELDS = 3.0  # points between middles of fields in one row
 AWRY = 4.0  # times that a step down counts more than one along
 LONG_LABEL = 60  # letters: a sentence, not a name
 _WORD = re.compile(rf"[^\s_{DIVIDED}]+")
@@ -168,11 +169,32 @@ class Labels:
 
     def label_of(self, field: Field) -> Word | None:
         """The words right above a field, or right below it where that is the way of the page."""
+        if self._is_in_table(field):
+            return None
         above = self._label_at(field, above=True)
         if above and not self._are_below:
             return above
         below = self._label_at(field, above=False)
-        return below if below and (self._are_below or self._text[below.start] in "(（") else above
+        if below and not self._are_below and self._text[below.start] not in "(（":
+            return above if below.top - field.bbox[3] > CLOSE * below.em else below
+        return below or above
+
+    def _is_in_table(self, field: Field) -> bool:
+        """Whether fields stand in columns: what is above them names the column and not the first field of it."""
+        y = field.middle[1]
+        row = (other for other in self._fields_at.between(y - LEVEL_FIELDS, y + LEVEL_FIELDS) if other != field)
+        return self._goes_on_below(field) and any(map(self._goes_on_below, row))
+
+    def _goes_on_below(self, field: Field) -> bool:
+        x0, _, x1, bottom = field.bbox
+        below = [
+            other
+            for other in self._fields_at.between(bottom, bottom + 4 * LEAST_EM)
+            if abs(other.bbox[0] - x0) <= SLACK
+            and abs(other.bbox[2] - x1) <= SLACK
+            and other.bbox[1] - bottom <= LEAST_EM
+        ]
+        return any(self._label_at(other, above=True) is None for other in below)
 
     def _label_at(self, field: Field, above: bool) -> Word | None:
         """The words right above a field or below it that begin where it does or stand within its sides."""

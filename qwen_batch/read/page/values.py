@@ -25,6 +25,7 @@ MOST = 0.6  # of a line to write on: the field is for all of it
 MIN_DRAWN = 4  # letters: a shorter value may be a part of a label that stands in the field
 WIDE, NARROW = "   ", " "
 _RULE = re.compile("_{3,}")
+_GOES_ON = re.compile(r"[^\S\r\n]*_*[^\S\r\n]*(?:[^\W\d_A-Z]|[,.;)])")
 _NUMBER_END = re.compile(r"\d\W*$")
 
 
@@ -33,6 +34,7 @@ class Placed(NamedTuple):
 
     chars: PageChars
     left: tuple[Field, ...]
+    ends: frozenset[int] = frozenset()  # after which characters a value ends
 
 
 class _Insert(NamedTuple):
@@ -42,6 +44,7 @@ class _Insert(NamedTuple):
     text: str
     bbox: BBox
     number: int  # that of a letter beside it, whose font it takes
+    is_box: bool
 
 
 def place_values(
@@ -71,7 +74,7 @@ class _Placer:
                 continue
             if field.text != NO_TICK:
                 self._left.append(field._replace(bbox=self._labels.seen(field.bbox)))
-        return Placed(self._filled() if self._inserts else self._page, tuple(self._left))
+        return self._filled() if self._inserts else Placed(self._page, tuple(self._left))
 
     def _is_drawn(self, field: Field) -> bool:
         """Whether the page itself shows what was filled in, as flattened forms do."""
@@ -132,7 +135,19 @@ class _Placer:
         after = NARROW if text[label.end : label.end + 1].strip() else ""
         value = (WIDE if is_number and not field.is_box else NARROW) + field.text + after
         left = label.x0 if label.is_value else label.x1 + 1.0
-        return self._insert(label.end, value, label, field, (left, field.bbox[2] if is_beside else left + 1.0))
+        if is_beside and (field.is_box or label.is_value):
+            left = max(left, field.bbox[0])
+        right = max(left, field.bbox[0]) + PITCH * label.em * len(field.text)
+        if self._goes_on(label, field):
+            right = math.inf
+        return self._insert(label.end, value, label, field, (left, min(right, field.bbox[2]) if is_beside else left))
+
+    def _goes_on(self, label: Word, field: Field) -> bool:
+        """Whether prose goes on behind a field: there is nothing between that and the value."""
+        match = _GOES_ON.match(self._page.text, label.end)
+        place = match.end() - 1 if match else 0
+        box = self._labels.seen((self._page.x0[place], self._page.top[place], self._page.x1[place], 0.0))
+        return match is not None and box[1] < label.bottom and box[0] >= field.bbox[2] - 2 * SLACK
 
     def _before(self, label: Word, field: Field) -> bool:
         return self._insert(label.start, field.text + NARROW, label, field, (field.bbox[0], label.x0))
@@ -140,13 +155,12 @@ class _Placer:
     def _insert(self, place: int, text: str, label: Word, field: Field, between: tuple[float, float]) -> bool:
         """Put a value where its label is, as high as that, so that it is in one line with it."""
         x0, x1, top, bottom = *between, label.top, label.bottom
-        x1 = max(x0 + 0.5, min(x1, max(x0, field.bbox[0]) + PITCH * label.em * len(field.text)))
+        x1 = max(x0 + 0.5, x1)
         if self._at_fields:  # all in the cell in which the middle of the field is
             (x0, middle), half = field.middle, label.em / 3
             x1, top, bottom = x0, middle - half, middle + half
-        self._inserts.append(
-            _Insert(place, text, self._labels.seen((x0, top, x1, bottom)), self._page.numbers[label.letter])
-        )
+        box, number = self._labels.seen((x0, top, x1, bottom)), self._page.numbers[label.letter]
+        self._inserts.append(_Insert(place, text, box, number, field.is_box))
         self._labels.add(place, field, label.letter)
         if not field.is_box:
             self._drop_rule(field)
@@ -166,26 +180,31 @@ class _Placer:
             ]
             self._dropped.update(places if len(covered) >= MOST * len(places) else covered)
 
-    def _filled(self) -> PageChars:
+    def _filled(self) -> Placed:
         chars, kept = self._page.chars(), list[Char]()
-        done = 0
-        for place, text, bbox, number in sorted(self._inserts, key=lambda insert: insert.place):
-            kept += (chars[at] for at in range(done, place) if at not in self._dropped)
-            kept += _spread(text, bbox, number)
-            done = place
+        done, ends = 0, set[int]()
+        for insert in sorted(self._inserts, key=lambda insert: insert.place):
+            kept += (chars[at] for at in range(done, insert.place) if at not in self._dropped)
+            if not insert.is_box:
+                ends.add(len(kept) + len(insert.text.rstrip()))
+            kept += _spread(insert)
+            done = insert.place
         kept += (chars[at] for at in range(done, len(chars)) if at not in self._dropped)
-        return dataclasses.replace(PageChars.of(kept), num_unnamed=self._page.num_unnamed)
+        page = dataclasses.replace(PageChars.of(kept), num_unnamed=self._page.num_unnamed)
+        return Placed(page, tuple(self._left), frozenset(ends))
 
 
-def _spread(text: str, bbox: BBox, number: int) -> Iterator[Char]:
-    """The letters of a value side by side over its place; blanks are nowhere."""
-    x0, top, x1, bottom = bbox
-    step = (x1 - x0) / len(text)
-    for place, char in enumerate(text):
+def _spread(insert: _Insert) -> Iterator[Char]:
+    """The letters of a value close together from the left of its place, the last one up to the right; blanks are
+    nowhere."""
+    x0, top, x1, bottom = insert.bbox
+    step = min((x1 - x0) / len(insert.text), PITCH * (bottom - top))
+    for place, char in enumerate(insert.text):
         if char.isspace():
-            yield Char(" ", math.inf, math.inf, -math.inf, -math.inf, number)
+            yield Char(" ", math.inf, math.inf, -math.inf, -math.inf, insert.number)
         else:
-            yield Char(char, x0 + place * step, top, x0 + (place + 1) * step, bottom, number)
+            right = x1 if place == len(insert.text.rstrip()) - 1 else x0 + (place + 1) * step
+            yield Char(char, x0 + place * step, top, right, bottom, insert.number)
 
 
 def _is_rtl(text: str) -> bool:
