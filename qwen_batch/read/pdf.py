@@ -21,7 +21,6 @@ from qwen_batch.read.page.covers import iter_covers
 from qwen_batch.read.page.file import PdfFile, PdfiumError, PdfPage
 from qwen_batch.read.page.forms import Field, is_held, read_fields, with_fields
 from qwen_batch.read.page.garbled import is_garbled
-from qwen_batch.read.page.hidden import Shown, is_speck, without_hidden, without_specks
 from qwen_batch.read.page.lines import LineMaker, iter_lines
 from qwen_batch.read.page.order import in_reading_order
 from qwen_batch.read.page.pictures import COVER_CHARS, LOOK_SCALE, is_uniform, pictures_alone, shows_lines, with_picture
@@ -41,6 +40,7 @@ IMAGE_SHARE = 0.02  # of the page; a smaller image is an ornament
 DRAWN_OBJECTS = 50  # letters drawn as shapes are many; a blank page may have a frame
 DOUBTFUL = 0.7  # confidence of OCR; drawings that it takes for text have less
 HEAD_BYTES = 4096
+LEAST_SIZE = 1.0  # points of a font: a fifth of what can be read
 MAX_NAMED = 200  # characters of hidden text that a warning names
 PAGE_LIST = 12  # page numbers that a warning names
 
@@ -164,8 +164,8 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
         made = (line for start, end in spans for line in _with_entry(maker.make(start, end), part, end, ends))
         read += in_reading_order(list(made))
         found += in_part
-    if any(map(is_speck, read)):
-        read, specks = without_specks(read)
+    if any(line.font_size is not None and line.font_size < LEAST_SIZE for line in read):
+        read, specks = _without_specks(read)
         hidden = f"{hidden} {specks}".strip()
     lines = with_fields(with_standing(view, read, found), left, found)
     if is_garbled("\n".join(line.text for line in lines), view.num_unnamed):
@@ -197,11 +197,22 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
     )
 
 
-def _shown(page: PdfPage, textpage: int, chars: PageChars, marks: Marks, area: float) -> Shown:
+def _without_specks(lines: Sequence[Line]) -> tuple[list[Line], str]:
+    """Loaded here: most files need it not."""
+    from qwen_batch.read.page.hidden import without_specks
+
+    return without_specks(lines, LEAST_SIZE)
+
+
+def _shown(page: PdfPage, textpage: int, chars: PageChars, marks: Marks, area: float) -> tuple[PageChars, str]:
     """The characters that are seen; text without ink over a scan is what text recognition found there."""
     is_scan = marks.image_area >= SCAN_SHARE * area
     suspects = marks.pale if is_scan else marks.pale | marks.inkless
-    return without_hidden(page, textpage, chars, suspects) if suspects and chars.text else Shown(chars)
+    if not suspects or not chars.text:
+        return chars, ""
+    from qwen_batch.read.page.hidden import without_hidden
+
+    return without_hidden(page, textpage, chars, suspects)
 
 
 def _filled(

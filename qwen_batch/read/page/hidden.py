@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
 
 from qwen_batch.read.page import pdfium
 from qwen_batch.read.page.chars import DIVIDED, PageChars
@@ -20,19 +19,12 @@ from qwen_batch.records import Line
 SCALE = 1.0  # pixels a point: drawing a page takes 4 ms, and white text of 5 points on a light grey shows
 MAX_SIDE = 3_000  # pixels
 SEEN = 6  # levels of a colour that letters differ from what is around them, at least
-SMALLEST = 1.0  # points: the size of the font; a fifth of what can be read
 _WORD = re.compile(rf"[^\s{DIVIDED}]+{DIVIDED}?")
 
 
-class Shown(NamedTuple):
-    """The characters of a page without those that are not seen, and these as text."""
-
-    chars: PageChars
-    hidden: str = ""
-
-
-def without_hidden(page: PdfPage, textpage: int, chars: PageChars, suspects: Collection[int]) -> Shown:
-    """Leave out what is not seen. `suspects`: the handles of objects of text that may not be."""
+def without_hidden(page: PdfPage, textpage: int, chars: PageChars, suspects: Collection[int]) -> tuple[PageChars, str]:
+    """The characters that are seen, and the others as text. `suspects`: handles of objects of text that may not be
+    seen."""
     at = pdfium.address_of(textpage)
     words = [
         match.span()
@@ -40,16 +32,16 @@ def without_hidden(page: PdfPage, textpage: int, chars: PageChars, suspects: Col
         if all(pdfium.FPDFText_GetTextObject(at, number) in suspects for number in chars.numbers[slice(*match.span())])
     ]
     if not words:
-        return Shown(chars)
+        return chars, ""
     scale = min(SCALE, MAX_SIDE / max(*page.size, 1.0))
     picture = page.render(scale)
     unseen = [(start, end) for start, end in words if _is_blank(picture, chars, start, end, scale)]
     if not unseen:
-        return Shown(chars)
+        return chars, ""
     kept = [True] * len(chars.text)
     for start, end in unseen:
         kept[start:end] = [False] * (end - start)
-    return Shown(chars.only(kept), " ".join(chars.text[start:end] for start, end in unseen))
+    return chars.only(kept), " ".join(chars.text[start:end] for start, end in unseen)
 
 
 def _is_blank(picture: Picture, chars: PageChars, start: int, end: int, scale: float) -> bool:
@@ -66,13 +58,13 @@ def _is_blank(picture: Picture, chars: PageChars, start: int, end: int, scale: f
     return all(max(colour) - min(colour) < SEEN for colour in colours)
 
 
-def without_specks(lines: Sequence[Line]) -> tuple[list[Line], str]:
-    """Lines that are large enough to be seen, and the others as text."""
-    specks = [line for line in lines if is_speck(line)]
+def without_specks(lines: Sequence[Line], least: float) -> tuple[list[Line], str]:
+    """Lines that are large enough to be seen, and the others as text. `least`: points of the font."""
+    specks = [line for line in lines if _is_speck(line, least)]
     return [line for line in lines if line not in specks], " ".join(line.text for line in specks)
 
 
-def is_speck(line: Line) -> bool:
+def _is_speck(line: Line, least: float) -> bool:
     """Whether a line is too small to be seen. Fonts may name a wrong size: the drawn letters have to agree."""
-    is_small = line.font_size is not None and line.font_size < SMALLEST
-    return is_small and line.bbox is not None and line.bbox[3] - line.bbox[1] < 2 * SMALLEST
+    is_small = line.font_size is not None and line.font_size < least
+    return is_small and line.bbox is not None and line.bbox[3] - line.bbox[1] < 2 * least
