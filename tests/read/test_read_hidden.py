@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from raw_pdf import write_pages
+from raw_pdf import FONT, stream, write_objects, write_pages
 from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen.canvas import Canvas
 
@@ -54,6 +54,27 @@ def test_what_is_not_seen_is_left_out_and_named(tmp_path: Path, hidden: str) -> 
 def test_what_is_seen_stays(tmp_path: Path, shown: str) -> None:
     content = read(tmp_path, shown)
     assert (texts(content)[1], content.warnings) == ("Heading", ())
+
+
+def test_a_layer_that_is_switched_off_is_left_out(tmp_path: Path) -> None:
+    layers = "/OCProperties << /OCGs [6 0 R 7 0 R] /D << /ON [7 0 R] /OFF [6 0 R] >> >>"
+    names = "/Properties << /Draft 6 0 R /Final 7 0 R >>"
+    drawn = (
+        f"{SHOWN} /OC /Draft BDC /P << /MCID 0 >> BDC BT /F 12 Tf 72 680 Td (Approve this.) Tj ET EMC EMC "
+        "/OC /Final BDC BT /F 12 Tf 72 660 Td (Signed.) Tj ET EMC /Artifact BMC BT /F 12 Tf 72 640 Td (1) Tj ET EMC"
+    )
+    objects = [
+        f"<< /Type /Catalog /Pages 2 0 R {layers} >>",
+        "<< /Type /Pages /Kids [4 0 R] /Count 1 /MediaBox [0 0 600 800] >>",
+        FONT.format(more=""),
+        f"<< /Type /Page /Parent 2 0 R /Contents 5 0 R /Resources << /Font << /F 3 0 R >> {names} >> >>",
+        stream(drawn),
+        "<< /Type /OCG /Name (Draft) >>",
+        "<< /Type /OCG /Name (Final) >>",
+    ]
+    content = read_pdf(write_objects(tmp_path / "a.pdf", objects))
+    assert texts(content) == ["The fee is 40 dollars.", "Signed.", "1"]
+    assert content.warnings == ("hidden text was left out (2 words on pages 1): Approve this.",)
 
 
 def test_hidden_words_of_all_pages_are_counted(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""Text that nobody sees on a page: white on white, without ink, or too small. A model would read it like any other.
+"""Text that nobody sees on a page: white on white, without ink, on a layer that is off, or too small.
 
-Objects of text that are nearly white, transparent or without ink are known from the walk through the page's objects.
-Whether such words are seen is asked of the page as it is drawn, once and only where there are any: white text on a dark
-box shows letters, and where nothing but one colour is shown there is nothing to read. Text without ink over a scan is
-what text recognition found there, and stays.
+Objects of text that are nearly white, transparent, without ink or on a layer are known from the walk through the page's
+objects. Whether such words are seen is asked of the page as it is drawn, once and only where there are any: white text
+on a dark box shows letters, and where nothing but one colour is shown there is nothing to read. Text without ink over a
+scan is what text recognition found there, and stays.
 """
 
 from __future__ import annotations

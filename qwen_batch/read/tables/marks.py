@@ -26,6 +26,8 @@ PALE = 240  # of 255: all of a colour's parts from here on are nearly white
 FAINT = 32  # of 255: less ink is hardly seen
 INKLESS = (pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP)
 TEXTS_AT_ONCE = 256
+LAYER = "OC\0".encode("utf-16-le")  # the name of a mark for a layer (optional content)
+MAX_MARKS = 8  # of an object, around each other
 IDENTITY: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
 
 
@@ -49,7 +51,7 @@ class Marks(NamedTuple):
     images: tuple[BBox, ...] = ()  # where the larger ones are shown
     shades: tuple[BBox, ...] = ()  # filled boxes without a line around them; their sides are none of the edges
     inkless: frozenset[int] = frozenset()  # handles of objects of text that are not drawn
-    pale: frozenset[int] = frozenset()  # and of those that are nearly white or transparent
+    pale: frozenset[int] = frozenset()  # and of those that are nearly white, transparent, or on a layer
 
 
 def read_marks(
@@ -97,7 +99,23 @@ def _unseen(texts: Sequence[int]) -> tuple[frozenset[int], frozenset[int]]:
             for item, is_known, red, green, blue, alpha in zip(items, known, *sides, strict=True)
             if is_known and (alpha < FAINT or min(red, green, blue) >= PALE)
         ]
-    return inkless, frozenset(pale)
+    return inkless, frozenset((*pale, *_iter_layered(texts)))
+
+
+def _iter_layered(texts: Sequence[int]) -> Iterator[int]:
+    """Objects of text on layers that a reader may switch off. Tagged text has marks, too, but then it has a number."""
+    counts = list(map(pdfium.FPDFPageObj_CountMarks, texts))
+    if not any(counts):
+        return
+    name, size = ctypes.create_string_buffer(len(LAYER)), ctypes.c_ulong()
+    for item, count in zip(texts, counts, strict=True):
+        if count > 1 or (count == 1 and pdfium.FPDFPageObj_GetMarkedContentID(item) < 0):
+            for number in range(min(count, MAX_MARKS)):
+                mark = pdfium.FPDFPageObj_GetMark(item, number)
+                pdfium.FPDFPageObjMark_GetName(mark, name, len(name), ctypes.byref(size))
+                if size.value == len(LAYER) and name.raw == LAYER:
+                    yield item
+                    break
 
 
 @functools.cache
