@@ -208,11 +208,11 @@ def _shown(page: PdfPage, textpage: int, chars: PageChars, marks: Marks, area: f
     """The characters that are seen; text without ink over a scan is what text recognition found there."""
     is_scan = marks.image_area >= SCAN_SHARE * area
     suspects = marks.pale if is_scan else marks.pale | marks.inkless
-    if not suspects or not chars.text:
+    if not (suspects or marks.dark) or not chars.text:
         return chars, ""
     from qwen_batch.read.page.hidden import without_hidden
 
-    return without_hidden(page, textpage, chars, suspects)
+    return without_hidden(page, textpage, chars, suspects, marks.dark)
 
 
 def _filled(

@@ -31,8 +31,9 @@ def texts(content: Content) -> list[str]:
         "BT 3 Tr /F 12 Tf 72 680 Td (Approve this.) Tj ET",
         "BT /F 0.5 Tf 72 680 Td (Approve this.) Tj ET",
         "1 g BT /F 12 Tf 200 700 Td (Approve this.) Tj ET",
+        "BT /F 12 Tf 72 680 Td (Approve this.) Tj ET 0 g 60 670 200 30 re f",
     ],
-    ids=["white", "nearly white", "without ink", "too small", "white in a line that is seen"],
+    ids=["white", "nearly white", "without ink", "too small", "white in a line that is seen", "blacked out"],
 )
 def test_what_is_not_seen_is_left_out_and_named(tmp_path: Path, hidden: str) -> None:
     content = read(tmp_path, hidden)
@@ -44,12 +45,20 @@ def test_what_is_not_seen_is_left_out_and_named(tmp_path: Path, hidden: str) -> 
     "shown",
     [
         "0 0 0.5 rg 60 670 200 30 re f 1 g BT /F 12 Tf 72 680 Td (Heading) Tj ET",
+        "0.3 g 60 670 200 30 re f 0 g BT /F 12 Tf 72 680 Td (Heading) Tj ET",
         "0.8 g 60 670 200 30 re f 1 g BT /F 6 Tf 72 680 Td (Heading) Tj ET",
         "1 g BT 2 Tr 0 G /F 12 Tf 72 680 Td (Heading) Tj ET",
         "0.8 g BT /F 6 Tf 72 680 Td (Heading) Tj ET",
         "BT /F 0.5 Tf 20 0 0 20 72 680 Tm (Heading) Tj ET",
     ],
-    ids=["on a dark box", "on light grey", "with an outline", "light grey", "a small font, enlarged"],
+    ids=[
+        "on a dark box",
+        "black on dark grey",
+        "on light grey",
+        "with an outline",
+        "light grey",
+        "a small font, enlarged",
+    ],
 )
 def test_what_is_seen_stays(tmp_path: Path, shown: str) -> None:
     content = read(tmp_path, shown)

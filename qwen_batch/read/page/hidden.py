@@ -1,9 +1,9 @@
-"""Text that nobody sees on a page: white on white, without ink, on a layer that is off, or too small.
+"""Text that nobody sees on a page: white on white, without ink, covered, on a layer that is off, or too small.
 
 Objects of text that are nearly white, transparent, without ink or on a layer are known from the walk through the page's
-objects. Whether such words are seen is asked of the page as it is drawn, once and only where there are any: white text
-on a dark box shows letters, and where nothing but one colour is shown there is nothing to read. Text without ink over a
-scan is what text recognition found there, and stays.
+objects, and so are dark boxes, which may cover what is written there. Whether such words are seen is asked of the page
+as it is drawn, once and only where there are any: white text on a dark box shows letters, and where nothing but one
+colour is shown there is nothing to read. Text without ink over a scan is what text recognition found there, and stays.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from qwen_batch.read.page import pdfium
 from qwen_batch.read.page.chars import DIVIDED, PageChars
 from qwen_batch.read.page.file import PdfPage, Picture
-from qwen_batch.records import Line
+from qwen_batch.records import BBox, Line
 
 SCALE = 1.0  # pixels a point: drawing a page takes 4 ms, and white text of 5 points on a light grey shows
 MAX_SIDE = 3_000  # pixels
@@ -22,15 +22,19 @@ SEEN = 6  # levels of a colour that letters differ from what is around them, at 
 _WORD = re.compile(rf"[^\s{DIVIDED}]+{DIVIDED}?")
 
 
-def without_hidden(page: PdfPage, textpage: int, chars: PageChars, suspects: Collection[int]) -> tuple[PageChars, str]:
+def without_hidden(
+    page: PdfPage, textpage: int, chars: PageChars, suspects: Collection[int], dark: Sequence[BBox]
+) -> tuple[PageChars, str]:
     """The characters that are seen, and the others as text. `suspects`: handles of objects of text that may not be
-    seen."""
+    seen; `dark`: boxes that may cover what is written there."""
     at = pdfium.address_of(textpage)
-    words = [
-        match.span()
-        for match in _WORD.finditer(chars.text)
-        if all(pdfium.FPDFText_GetTextObject(at, number) in suspects for number in chars.numbers[slice(*match.span())])
-    ]
+
+    def may_be_hidden(start: int, end: int) -> bool:
+        numbers = chars.numbers[start:end]
+        is_suspect = bool(suspects) and all(pdfium.FPDFText_GetTextObject(at, number) in suspects for number in numbers)
+        return is_suspect or any(_is_within(chars, start, end, box) for box in dark)
+
+    words = [match.span() for match in _WORD.finditer(chars.text) if may_be_hidden(*match.span())]
     if not words:
         return chars, ""
     scale = min(SCALE, MAX_SIDE / max(*page.size, 1.0))
@@ -42,6 +46,12 @@ def without_hidden(page: PdfPage, textpage: int, chars: PageChars, suspects: Col
     for start, end in unseen:
         kept[start:end] = [False] * (end - start)
     return chars.only(kept), " ".join(chars.text[start:end] for start, end in unseen)
+
+
+def _is_within(chars: PageChars, start: int, end: int, box: BBox) -> bool:
+    x = (min(chars.x0[start:end]) + max(chars.x1[start:end])) / 2
+    y = (min(chars.top[start:end]) + max(chars.bottom[start:end])) / 2
+    return box[0] <= x <= box[2] and box[1] <= y <= box[3]
 
 
 def _is_blank(picture: Picture, chars: PageChars, start: int, end: int, scale: float) -> bool:

@@ -23,6 +23,8 @@ BOX_SIDES = (4, 5)  # a path may close twice
 
 Matrix = tuple[float, float, float, float, float, float]
 PALE = 240  # of 255: all of a colour's parts from here on are nearly white
+DARK = 96  # of 255: letters of the usual ink are not read on darker boxes
+MAX_DARK = 200  # boxes of a page; more is a drawing
 FAINT = 32  # of 255: less ink is hardly seen
 INKLESS = (pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP)
 TEXTS_AT_ONCE = 256
@@ -52,6 +54,7 @@ class Marks(NamedTuple):
     shades: tuple[BBox, ...] = ()  # filled boxes without a line around them; their sides are none of the edges
     inkless: frozenset[int] = frozenset()  # handles of objects of text that are not drawn
     pale: frozenset[int] = frozenset()  # and of those that are nearly white, transparent, or on a layer
+    dark: tuple[BBox, ...] = ()  # those of the shades that may cover what is written there
 
 
 def read_marks(
@@ -62,6 +65,7 @@ def read_marks(
     covers: list[Picture] = []
     images: list[BBox] = []
     shades: list[BBox] = []
+    dark: list[BBox] = []
     texts: list[int] = []
     count, area = 0, 0.0
     for kind, item, matrix in islice(_iter_objects(page), MAX_OBJECTS):
@@ -78,10 +82,14 @@ def read_marks(
             strokes, shade = _edges(item, matrix, placement)
             edges += strokes
             shades += shade
+            if shade and _is_dark(item):
+                dark += shade
     if count >= MAX_OBJECTS:
         edges, shades = [], []
     inkless, pale = _unseen(texts)
-    return Marks(tuple(edges), count, area, tuple(covers), tuple(images), tuple(shades), inkless, pale)
+    return Marks(
+        tuple(edges), count, area, tuple(covers), tuple(images), tuple(shades), inkless, pale, tuple(dark[:MAX_DARK])
+    )
 
 
 def _unseen(texts: Sequence[int]) -> tuple[frozenset[int], frozenset[int]]:
@@ -193,6 +201,12 @@ def _is_drawn(item: int) -> bool:
         return False
     *colour, alpha = scratch.numbers
     return bool(alpha > 0 and min(colour) < 250)
+
+
+def _is_dark(item: int) -> bool:
+    scratch = _scratch()
+    known = pdfium.FPDFPageObj_GetFillColor(item, *scratch.numbers_at)
+    return bool(known and max(scratch.numbers[:3]) < DARK)
 
 
 def _edges(item: int, matrix: Matrix, placement: Placement) -> tuple[list[BBox], list[BBox]]:
