@@ -34,6 +34,7 @@ class Line(NamedTuple):
     table: int | None = None  # index into the page's tables: that table stands here, and `text` is empty
     aside: str | None = None  # the format itself says that this is no running text: header, footer, hidden ...
     code: bool = False  # set in letters of one width, or kept as typed by the format: its spaces mean something
+    entry: bool = False  # ends with what was filled into a form
 
 
 class Span(NamedTuple):

@@ -65,7 +65,8 @@ def break_before(paragraph: Sequence[Row], row: Row) -> str | None:
         is_below = has_columns(last.text) and last.x0 < row.x0 < last.x1  # the value that stands beside a label
         if is_full or is_below or abs(row.x0 - last.x0) < FAR_INDENT * row.size:
             return None
-    return _break_at_marks(paragraph, row) or _break_at_edges(paragraph, row)
+    glue = _break_at_marks(paragraph, row) or _break_at_edges(paragraph, row)
+    return LINE if glue is None and last.entry and not starts_lower(row.text) else glue
 
 
 def _is_below(last: Row, row: Row) -> bool:

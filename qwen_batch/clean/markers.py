@@ -24,7 +24,7 @@ TYPED_WORDS = 6  # of a line with a wide gap after a sentence, at least: pieces 
 
 # Private characters are what symbol fonts call their bullets.
 _SIGNS = "•●○◦▪▫■□◆◇♦◊►▶▸▹✓✔✗✘☐☑☒‣⁃∙❖➢➤➔※\uf020-\uf0ff"
-_BULLET = re.compile(rf"[{_SIGNS}][\s\w(（“\"]|[*–—·-]\s+\S|[oO]\s{{2,}}\S|[^\w\s]\s{{3}}\S")
+_BULLET = re.compile(rf"[{_SIGNS}][\s\w(（“\"]|\[[x ]\]\s|[*–—·-]\s+\S|[oO]\s{{2,}}\S|[^\w\s]\s{{3}}\S")
 _DIVISIONS = (
     "article|section|clause|chapter|schedule|exhibit|appendix|annex|part|art[.]|sec[.]",
     "artikel|abschnitt|anlage|anhang|kapitel",

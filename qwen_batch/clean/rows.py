@@ -39,6 +39,7 @@ class Row(NamedTuple):
     printed: bool = False  # its place is that on a page; False: counted in columns
     note: Literal["", "starts", "goes on"] = ""  # part of a footnote
     code: bool = False  # its spaces and its end are kept
+    entry: bool = False  # ends with what was filled into a form
 
     @property
     def room(self) -> float:
@@ -133,7 +134,8 @@ def _merged(row: Row, after: Row) -> Row:
     base = longer if len(longer.text) > 4 * len(shorter.text) else larger  # a bullet may be larger than its text
     glue = " " if after.x0 - row.x1 > WORD_SPACE * larger.size else ""
     text = row.text + glue + after.text
-    return base._replace(text=text, x0=row.x0, x1=max(row.x1, after.x1), code=row.code and after.code)
+    code, entry = row.code and after.code, after.entry
+    return base._replace(text=text, x0=row.x0, x1=max(row.x1, after.x1), code=code, entry=entry)
 
 
 def _turned(line: Line, width: float) -> Line:
@@ -152,7 +154,8 @@ def _printed_row(line: Line, page_number: int, width: float) -> Row:
     vertical = bottom - top > 2 * (x1 - x0) and len(line.text) > 3
     if is_rtl(line.text):
         x0, x1 = width - x1, width - x0
-    return Row(line.text.strip(), page_number, x0, x1, bottom, size, flows=not vertical, printed=True, code=line.code)
+    row = Row(line.text.strip(), page_number, x0, x1, bottom, size, flows=not vertical, printed=True, code=line.code)
+    return row._replace(entry=True) if line.entry else row
 
 
 def _iter_typed(page: Page) -> Iterator[Row]:

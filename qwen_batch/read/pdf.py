@@ -6,7 +6,7 @@ pdfium may abort on a hostile file, is not thread-safe and cannot be interrupted
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from qwen_batch.read.page import pdfium
 from qwen_batch.read.page.chars import PageChars
 from qwen_batch.read.page.covers import iter_covers
 from qwen_batch.read.page.file import PdfFile, PdfiumError, PdfPage
-from qwen_batch.read.page.forms import as_chars, read_fields, with_fields
+from qwen_batch.read.page.forms import Field, is_held, read_fields, with_fields
 from qwen_batch.read.page.garbled import is_garbled
 from qwen_batch.read.page.lines import LineMaker, iter_lines
 from qwen_batch.read.page.order import in_reading_order
@@ -27,7 +27,7 @@ from qwen_batch.read.page.raised import with_raised
 from qwen_batch.read.page.spreads import pages_on
 from qwen_batch.read.page.turn import read_upright, with_standing
 from qwen_batch.read.page.vertical import in_columns, is_written_down
-from qwen_batch.read.tables.marks import read_marks
+from qwen_batch.read.tables.marks import Marks, read_marks
 from qwen_batch.read.tables.page_tables import PageTables, read_tables
 from qwen_batch.records import BBox, Line, Page, Table
 
@@ -39,6 +39,8 @@ IMAGE_SHARE = 0.02  # of the page; a smaller image is an ornament
 DRAWN_OBJECTS = 50  # letters drawn as shapes are many; a blank page may have a frame
 DOUBTFUL = 0.7  # confidence of OCR; drawings that it takes for text have less
 HEAD_BYTES = 4096
+LEAST_SIZE = 1.0  # points of a font: a fifth of what can be read
+MAX_NAMED = 200  # characters of hidden text that a warning names
 PAGE_LIST = 12  # page numbers that a warning names
 
 
@@ -82,8 +84,9 @@ class _ReadPage(NamedTuple):
     may_be_read: bool = False  # by OCR: no text, but an image, or so much drawn that it may be letters
     pictures: tuple[BBox, ...] = ()  # beside its text, that may show more of it
     partly: bool = False  # such a picture shows text that was not read
-    is_cut: bool = False  # there is text beyond what is shown of it
+    num_cut: int = 0  # words beyond what is shown of it
     is_blank: bool = False  # shown as an image on which nothing is seen
+    hidden: str = ""  # text of it that is not seen
 
 
 def _check_kind(path: Path) -> None:
@@ -119,6 +122,8 @@ def _read_page(
     try:
         with file.page(page_number - 1) as page:  # one at a time: a long document would keep hundreds of megabytes
             read = _read_open_page(page, page_number, tables, before)
+            if not (read.page.lines or read.num_marks or read.garbled) and _is_undecodable(page, page_number):
+                return _ReadPage(read.page, broken="its content cannot be decoded")
             read = _recognised(read, page, recogniser) if read.may_be_read else read
             return _with_pictures(read, page, recogniser) if read.pictures else read
     except MemoryError:
@@ -127,24 +132,41 @@ def _read_page(
         return _ReadPage(Page(page_number, ()), broken=f"{type(error).__name__}: {error}")
 
 
+def _is_undecodable(page: PdfPage, page_number: int) -> bool:
+    """Loaded here: most files have something on each of their pages."""
+    from qwen_batch.read.page.content import is_undecodable
+
+    return is_undecodable(page.file, page_number - 1)
+
+
 def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table | None) -> _ReadPage:
     view = read_upright(page)
     placement, chars, (width, height) = view.placement, with_raised(view.chars), view.size
     has_text = bool(chars.text) and not chars.text.isspace()
     covers_of = functools.partial(iter_covers, page, (width / 2, height / 2), has_text)
     marks = read_marks(page.handle, placement, tables and has_text, covers_of)
+    chars, hidden = _shown(page, view.textpage, chars, marks, width * height)
     fields = read_fields(page.forms, page.handle, placement)
-    typed = list(as_chars(fields))
+    left = list[Field]()
     found, unfinished, read = tuple[Table, ...](), before, list[Line]()
     parts = pages_on(chars, view.size)
     for number, part in enumerate(parts):
-        here = [char for char in typed if len(parts) == 1 or (char.x0 + char.x1 >= width) == (number == 1)]
-        in_part, unfinished = read_tables(marks, part, here, unfinished) if has_text and tables else PageTables()
+        here = [field for field in fields if len(parts) == 1 or (2 * field.middle[0] >= width) == (number == 1)]
+        filled = _filled(part, here, at_fields=True)[:2] if here else None
+        ends = frozenset[int]()
+        in_part, unfinished = read_tables(marks, part, filled, unfinished) if has_text and tables else PageTables()
+        if here:
+            part, rest, ends = _filled(part, [field for field in here if not is_held(field, in_part)], in_part)
+            left += rest
         maker = LineMaker(view.textpage, placement, part)
-        made = (line for start, end in iter_lines(part, _regions(part, in_part)) for line in maker.make(start, end))
+        spans = iter_lines(part, _regions(part, in_part))
+        made = (line for start, end in spans for line in _with_entry(maker.make(start, end), part, end, ends))
         read += in_reading_order(list(made))
         found += in_part
-    lines = with_fields(with_standing(view, read, found), fields, found)
+    if any(line.font_size is not None and line.font_size < LEAST_SIZE for line in read):
+        read, specks = _without_specks(read)
+        hidden = f"{hidden} {specks}".strip()
+    lines = with_fields(with_standing(view, read, found), left, found)
     if is_garbled("\n".join(line.text for line in lines), view.num_unnamed):
         return _ReadPage(
             Page(page_number, (), (), width, height, needs_ocr=True),
@@ -169,8 +191,44 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
         unfinished=unfinished,
         may_be_read=may_be_read,
         pictures=pictures,
-        is_cut=view.is_cut,
+        num_cut=view.num_cut,
+        hidden=hidden,
     )
+
+
+def _without_specks(lines: Sequence[Line]) -> tuple[list[Line], str]:
+    """Loaded here: most files need it not."""
+    from qwen_batch.read.page.hidden import without_specks
+
+    return without_specks(lines, LEAST_SIZE)
+
+
+def _shown(page: PdfPage, textpage: int, chars: PageChars, marks: Marks, area: float) -> tuple[PageChars, str]:
+    """The characters that are seen; text without ink over a scan is what text recognition found there."""
+    is_scan = marks.image_area >= SCAN_SHARE * area
+    suspects = marks.pale if is_scan else marks.pale | marks.inkless
+    if not (suspects or marks.dark) or not chars.text:
+        return chars, ""
+    from qwen_batch.read.page.hidden import without_hidden
+
+    return without_hidden(page, textpage, chars, suspects, marks.dark)
+
+
+def _filled(
+    chars: PageChars, fields: Sequence[Field], tables: Sequence[Table] = (), at_fields: bool = False
+) -> tuple[PageChars, tuple[Field, ...], frozenset[int]]:
+    """The page with its fields' values, those that found no place, and where values end. Loaded here: most files have
+    no forms."""
+    from qwen_batch.read.page.values import place_values
+
+    return place_values(chars, fields, tables, at_fields)
+
+
+def _with_entry(lines: list[Line], chars: PageChars, end: int, ends: Collection[int]) -> list[Line]:
+    """The lines that end at a character, the last of them an entry where a value ends there."""
+    while ends and end and chars.text[end - 1].isspace():
+        end -= 1
+    return [*lines[:-1], lines[-1]._replace(entry=True)] if lines and end in ends else lines
 
 
 def _are_stamps(lines: Sequence[Line], height: float) -> bool:
@@ -261,11 +319,22 @@ def _judge(read: Sequence[_ReadPage], advice: str) -> Content:
         warnings.append(f"pages read by OCR, with a confidence of {mean:.2f}: {numbers}")
         if doubtful := [page.page_number for page in seen if (page.ocr_confidence or 0.0) < DOUBTFUL]:
             warnings.append(f"pages on which much may be misread (OCR was unsure): {_listed(doubtful)}")
-    if cut := [each.page.page_number for each in read if each.is_cut]:
-        warnings.append(f"pages with text beyond their edges, which is not shown and left out: {_listed(cut)}")
+    if cut := [each.page.page_number for each in read if each.num_cut]:
+        words = _words(sum(each.num_cut for each in read))
+        warnings.append(
+            f"pages with text beyond their edges, which is not shown and left out ({words}): {_listed(cut)}"
+        )
+    if unseen := [each for each in read if each.hidden]:
+        text = " ".join(each.hidden for each in unseen)
+        count, numbers = _words(len(text.split())), _listed([each.page.page_number for each in unseen])
+        warnings.append(f"hidden text was left out ({count} on pages {numbers}): {text[:MAX_NAMED]}")
     if broken:
         warnings.append(f"pages that could not be read: {_listed(broken)} ({causes})")
     return Content(tuple(each.page for each in read), tuple(warnings), (UNREAD_PAGES,) if broken else ())
+
+
+def _words(count: int) -> str:
+    return "one word" if count == 1 else f"{count} words"
 
 
 def _pages(count: int) -> str:

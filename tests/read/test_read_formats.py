@@ -208,6 +208,49 @@ def test_html_blocks_tables_and_what_is_set_aside(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        ("<p>Name: <input value='Ana Perez'><input type=hidden value=token>", "Name: Ana Perez"),
+        ("<p>Pay: <input type=radio> cash <input type=radio checked> card", "Pay: [ ] cash [x] card"),
+        ("<p><input type=checkbox> I agree", "I agree"),
+        ("<p>Colour: <select><option>Red<option selected>Dark <b>blue</b></select> wanted", "Colour: Dark blue wanted"),
+        ("<p>Colour: <select><option>Red<option>Blue</select>", "Colour:"),
+        ("<p><img alt='Sales rose in all regions'> 2023", "[image: Sales rose in all regions] 2023"),
+        ("<p><img alt='Acme logo'> 2023", "2023"),
+        ("<p><img alt='A picture that only decorates' role=presentation> 2023", "2023"),
+        (
+            "<figure><img alt='Sales rose in all regions'><figcaption>Sales rose in all regions",
+            "Sales rose in all regions",
+        ),
+    ],
+)
+def test_html_shows_what_is_chosen_filled_in_and_pictured(tmp_path: Path, body: str, wanted: str) -> None:
+    (tmp_path / "a.html").write_text(f"<h1>x</h1>{body}")
+    assert texts(read(tmp_path / "a.html")) == ["x", wanted]
+
+
+def test_html_tables_hold_values_and_what_pictures_stand_for(tmp_path: Path) -> None:
+    rows = "<tr><th>item<th>price<th>there<tr><td>chair<td><input value=12><td><img alt=yes>"
+    (tmp_path / "a.html").write_text(f"<table>{rows}</table>")
+    assert tables(read(tmp_path / "a.html")) == [(("item", "price", "there"), ("chair", "12", "yes"))]
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "wanted"),
+    [
+        ("Order of May", "<p>Chairs", ["Order of May", "Chairs"]),
+        ("Order of May", "<h1>Order</h1>Chairs", ["Order", "Chairs"]),
+        ("Order of May", "<h2>Order  of May</h2>Chairs", ["Order of May", "Chairs"]),
+        ("acme-20231231", "<p>Chairs", ["Chairs"]),
+        ("", "<p>Chairs", ["Chairs"]),
+    ],
+)
+def test_html_has_its_title_where_it_has_no_heading(tmp_path: Path, head: str, body: str, wanted: list[str]) -> None:
+    (tmp_path / "a.html").write_text(f"<html><head><title>{head}</title></head><body>{body}</body></html>")
+    assert texts(read(tmp_path / "a.html")) == wanted
+
+
+@pytest.mark.parametrize(
     ("charset", "codec"), [("gb2312", "gb18030"), ("shift_jis", "shift_jis"), ("windows-1251", "cp1251")]
 )
 def test_html_in_the_encoding_that_it_declares(tmp_path: Path, charset: str, codec: str) -> None:

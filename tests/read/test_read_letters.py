@@ -31,7 +31,7 @@ def test_text_beyond_the_edges_is_left_out_and_named(tmp_path: Path) -> None:
     content = " ".join(f"BT /F 12 Tf {place} Td ({text}) Tj ET" for place, text in texts)
     read = read_pdf(write_pages(tmp_path / "cut.pdf", [content, "BT /F 12 Tf 72 700 Td (All) Tj ET"]))
     assert [page.text for page in read.pages] == ["Shown\nover the edge", "All"]
-    assert read.warnings == ("pages with text beyond their edges, which is not shown and left out: 1",)
+    assert read.warnings == ("pages with text beyond their edges, which is not shown and left out (2 words): 1",)
 
 
 def test_a_box_that_shows_no_text_is_not_believed(tmp_path: Path) -> None:

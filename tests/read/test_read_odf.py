@@ -100,6 +100,23 @@ def test_sheets_are_pages_with_a_table_each(tmp_path: Path) -> None:
     assert second.tables[0].rows == (("x", "y"),)
 
 
+@pytest.mark.parametrize(
+    ("value", "text", "shown"),
+    [
+        ("0.30000000000000004", "0.30000000000000004", "0.3"),
+        ("0.30000000000000004", "", "0.3"),
+        ("1166.6666666666667", "1,166.67", "1,166.67"),
+        ("66.666666666666671", "", "66.6666666666667"),
+        ("12345678901234567890", "12345678901234567890", "12345678901234567890"),
+    ],
+)
+def test_numbers_of_sheets_are_as_they_are_shown(tmp_path: Path, value: str, text: str, shown: str) -> None:
+    number = cell(text, f'office:value-type="float" office:value="{value}"')
+    sheet = f"<office:spreadsheet><table:table>{row(cell('sum'), number)}</table:table></office:spreadsheet>"
+    (page,) = read(write(tmp_path / "a.ods", sheet)).pages
+    assert page.tables[0].rows == (("sum", shown),)
+
+
 def test_merged_cells_of_sheets(tmp_path: Path) -> None:
     wide = cell("year", 'table:number-columns-spanned="2"') + "<table:covered-table-cell/>"
     merged = f"<table:table>{row(wide)}{row(cell('1'), cell('2'))}</table:table>"

@@ -11,6 +11,7 @@ from typing import Any
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.archive import check_archive, parse_part
 from qwen_batch.read.items import Content
+from qwen_batch.read.office.number_formats import format_general
 from qwen_batch.read.office.odf_lists import Numbering, read_numbering
 from qwen_batch.read.office.odf_names import DRAW, OFFICE, PRESENTATION, STYLE, TABLE, TEXT, number_of
 from qwen_batch.read.office.sparse import Grid
@@ -21,6 +22,7 @@ MAX_NAMED = 200  # characters of a warning's list
 MANIFEST = "META-INF/manifest.xml"
 _BLANKS = frozenset((f"{TEXT}tab", f"{TEXT}line-break", f"{TEXT}s"))
 _NO_TEXT = frozenset((f"{TEXT}tracked-changes", f"{OFFICE}annotation"))  # what was deleted, comments
+EXACT_DIGITS = 15  # of a number; more are those of its binary form
 _VALUES = tuple(f"{OFFICE}{name}" for name in ("value", "date-value", "time-value", "string-value", "boolean-value"))
 _CELLS = frozenset((f"{TABLE}table-cell", f"{TABLE}covered-table-cell"))
 _ROW_GROUPS = frozenset(f"{TABLE}table-{name}" for name in ("header-rows", "rows", "row-group"))
@@ -219,7 +221,17 @@ def _hidden_columns(element: Any) -> set[int]:
 
 def _cell_text(cell: Any) -> str:
     only = cell[0] if len(cell) == 1 and cell[0].tag == f"{TEXT}p" else cell
-    return _text_of(only) or next(filter(None, map(cell.get, _VALUES)), "")
+    text = _text_of(only) or next(filter(None, map(cell.get, _VALUES)), "")
+    is_bare = len(text) > EXACT_DIGITS and "." in text and text == cell.get(f"{OFFICE}value")
+    return _shortened(text) if is_bare else text
+
+
+def _shortened(text: str) -> str:
+    """A fraction that was written to the last bit of its binary form, as a sheet shows it."""
+    try:
+        return format_general(float(text))
+    except (OverflowError, ValueError):
+        return text
 
 
 def _text_of(element: Any) -> str:

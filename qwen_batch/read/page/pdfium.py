@@ -18,7 +18,8 @@ from typing import Any
 
 FPDF_ERR_FORMAT, FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY = 3, 4, 5
 FORMTYPE_NONE = 0
-FPDF_PAGEOBJ_PATH, FPDF_PAGEOBJ_IMAGE, FPDF_PAGEOBJ_FORM = 2, 3, 5
+FPDF_PAGEOBJ_TEXT, FPDF_PAGEOBJ_PATH, FPDF_PAGEOBJ_IMAGE, FPDF_PAGEOBJ_FORM = 1, 2, 3, 5
+FPDF_TEXTRENDERMODE_INVISIBLE, FPDF_TEXTRENDERMODE_CLIP = 3, 7
 FPDF_SEGMENT_LINETO, FPDF_SEGMENT_MOVETO = 0, 2
 FPDF_ANNOT_FREETEXT, FPDF_ANNOT_WIDGET = 3, 20
 FPDF_ANNOT_FLAG_HIDDEN, FPDF_ANNOT_FLAG_NOVIEW = 1 << 1, 1 << 5
@@ -33,6 +34,15 @@ class FS_RECTF(ctypes.Structure):
     """A box in points of user space."""
 
     _fields_ = tuple((name, c_float) for name in ("left", "top", "right", "bottom"))
+
+
+WriteBlock = ctypes.PYFUNCTYPE(c_int, c_void_p, c_void_p, c_ulong)  # the writer, bytes, how many; 0 stops it
+
+
+class FPDF_FILEWRITE(ctypes.Structure):
+    """What takes a file that is saved; its version is 1."""
+
+    _fields_ = (("version", c_int), ("write", WriteBlock))
 
 
 def _open_library() -> Any:
@@ -83,6 +93,10 @@ FPDFDOC_ExitFormFillEnvironment = _declared("FPDFDOC_ExitFormFillEnvironment", N
 FORM_OnAfterLoadPage = _declared("FORM_OnAfterLoadPage", None, _handle, _handle)
 FORM_OnBeforeClosePage = _declared("FORM_OnBeforeClosePage", None, _handle, _handle)
 
+FPDF_CreateNewDocument = _declared("FPDF_CreateNewDocument", _handle)
+FPDF_ImportPagesByIndex = _declared("FPDF_ImportPagesByIndex", _int, _handle, _handle, c_void_p, c_ulong, _int)
+FPDF_SaveAsCopy = _declared("FPDF_SaveAsCopy", _int, _handle, c_void_p, c_ulong)
+
 FPDF_LoadPage = _declared("FPDF_LoadPage", _handle, _handle, _int)
 FPDF_ClosePage = _declared("FPDF_ClosePage", None, _handle)
 FPDF_GetPageWidthF = _declared("FPDF_GetPageWidthF", c_float, _handle)
@@ -113,6 +127,7 @@ FPDFText_HasUnicodeMapError = _declared("FPDFText_HasUnicodeMapError", _int, _ha
 FPDFText_GetFontInfo = _undeclared(
     "FPDFText_GetFontInfo", c_ulong
 )  # text page, number, a buffer for the name, its size as a c_ulong, flags; the size of the name with its closing zero
+FPDFText_GetTextObject = _undeclared("FPDFText_GetTextObject", c_void_p)  # text page, number
 FPDFText_GetMatrix = _undeclared("FPDFText_GetMatrix", _int)  # text page, number; six floats
 
 FPDFPage_CountObjects = _declared("FPDFPage_CountObjects", _int, _handle)
@@ -126,6 +141,11 @@ FPDFPageObj_GetMatrix = _declared(
 FPDFPageObj_GetBounds = _declared("FPDFPageObj_GetBounds", _int, _handle, *[_float_at] * 4)
 FPDFPageObj_GetFillColor = _declared("FPDFPageObj_GetFillColor", _int, _handle, *[c_void_p] * 4)
 FPDFPageObj_HasTransparency = _declared("FPDFPageObj_HasTransparency", _int, _handle)
+FPDFTextObj_GetTextRenderMode = _declared("FPDFTextObj_GetTextRenderMode", _int, _handle)
+FPDFPageObj_CountMarks = _declared("FPDFPageObj_CountMarks", _int, _handle)
+FPDFPageObj_GetMark = _declared("FPDFPageObj_GetMark", _handle, _handle, c_ulong)
+FPDFPageObj_GetMarkedContentID = _declared("FPDFPageObj_GetMarkedContentID", _int, _handle)
+FPDFPageObjMark_GetName = _declared("FPDFPageObjMark_GetName", _int, _handle, c_void_p, c_ulong, c_void_p)
 FPDFImageObj_GetImagePixelSize = _declared("FPDFImageObj_GetImagePixelSize", _int, _handle, _uint_at, _uint_at)
 FPDFImageObj_GetImageFilterCount = _declared("FPDFImageObj_GetImageFilterCount", _int, _handle)
 FPDFImageObj_GetImageFilter = _declared("FPDFImageObj_GetImageFilter", c_ulong, _handle, _int, c_void_p, c_ulong)
@@ -149,3 +169,6 @@ FPDFAnnot_GetFormFieldType = _declared("FPDFAnnot_GetFormFieldType", _int, _hand
 FPDFAnnot_GetFormFieldFlags = _declared("FPDFAnnot_GetFormFieldFlags", _int, _handle, _handle)
 FPDFAnnot_IsChecked = _declared("FPDFAnnot_IsChecked", _int, _handle, _handle)
 FPDFAnnot_GetFormFieldValue = _declared("FPDFAnnot_GetFormFieldValue", c_ulong, _handle, _handle, c_void_p, c_ulong)
+FPDFAnnot_GetOptionCount = _declared("FPDFAnnot_GetOptionCount", _int, _handle, _handle)
+FPDFAnnot_GetOptionLabel = _declared("FPDFAnnot_GetOptionLabel", c_ulong, _handle, _handle, _int, c_void_p, c_ulong)
+FPDFAnnot_IsOptionSelected = _declared("FPDFAnnot_IsOptionSelected", _int, _handle, _handle, _int)

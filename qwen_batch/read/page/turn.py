@@ -39,7 +39,7 @@ class PageView(NamedTuple):
     size: tuple[float, float]  # width and height of the page in that frame
     above: tuple[Line, ...] = ()  # what stood upright before the page was turned, in the upper half
     below: tuple[Line, ...] = ()
-    is_cut: bool = False  # there is text beyond what is shown of the sheet
+    num_cut: int = 0  # words beyond what is shown of the sheet
     num_unnamed: int = 0  # characters for which their font has no name
 
 
@@ -78,9 +78,9 @@ def _read_view(page: PdfPage) -> PageView:
     placement = placement_of(page.handle, *size)
     drawn = read_chars(textpage, placement)
     chars = _shown(drawn, *size)
-    is_cut = len(chars.text) < len(drawn.text)
+    num_cut = len(drawn.text.split()) - len(chars.text.split()) if len(chars.text) < len(drawn.text) else 0
     chars = _mended(textpage, chars)
-    return PageView(textpage, placement, chars, size, num_unnamed=chars.num_unnamed, is_cut=is_cut)
+    return PageView(textpage, placement, chars, size, num_unnamed=chars.num_unnamed, num_cut=num_cut)
 
 
 def _mended(textpage: int, chars: PageChars) -> PageChars:

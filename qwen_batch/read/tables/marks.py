@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, repeat
 from typing import Any, NamedTuple
 
@@ -22,6 +22,14 @@ STRAIGHT = 0.6  # points that an edge may lean
 BOX_SIDES = (4, 5)  # a path may close twice
 
 Matrix = tuple[float, float, float, float, float, float]
+PALE = 240  # of 255: all of a colour's parts from here on are nearly white
+DARK = 96  # of 255: letters of the usual ink are not read on darker boxes
+MAX_DARK = 200  # boxes of a page; more is a drawing
+FAINT = 32  # of 255: less ink is hardly seen
+INKLESS = (pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP)
+TEXTS_AT_ONCE = 256
+LAYER = "OC\0".encode("utf-16-le")  # the name of a mark for a layer (optional content)
+MAX_MARKS = 8  # of an object, around each other
 IDENTITY: Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
 
 
@@ -44,6 +52,9 @@ class Marks(NamedTuple):
     pictures: tuple[Picture, ...] = ()  # that cover the middle
     images: tuple[BBox, ...] = ()  # where the larger ones are shown
     shades: tuple[BBox, ...] = ()  # filled boxes without a line around them; their sides are none of the edges
+    inkless: frozenset[int] = frozenset()  # handles of objects of text that are not drawn
+    pale: frozenset[int] = frozenset()  # and of those that are nearly white, transparent, or on a layer
+    dark: tuple[BBox, ...] = ()  # those of the shades that may cover what is written there
 
 
 def read_marks(
@@ -54,10 +65,14 @@ def read_marks(
     covers: list[Picture] = []
     images: list[BBox] = []
     shades: list[BBox] = []
+    dark: list[BBox] = []
+    texts: list[int] = []
     count, area = 0, 0.0
     for kind, item, matrix in islice(_iter_objects(page), MAX_OBJECTS):
         count += 1
-        if kind == pdfium.FPDF_PAGEOBJ_IMAGE:
+        if kind == pdfium.FPDF_PAGEOBJ_TEXT:
+            texts.append(item)
+        elif kind == pdfium.FPDF_PAGEOBJ_IMAGE:
             area += _area(item)
             box = _image_box(item, matrix, placement)
             covers += covers_of(item, box)
@@ -67,9 +82,56 @@ def read_marks(
             strokes, shade = _edges(item, matrix, placement)
             edges += strokes
             shades += shade
+            if shade and _is_dark(item):
+                dark += shade
     if count >= MAX_OBJECTS:
         edges, shades = [], []
-    return Marks(tuple(edges), count, area, tuple(covers), tuple(images), tuple(shades))
+    inkless, pale = _unseen(texts)
+    return Marks(
+        tuple(edges), count, area, tuple(covers), tuple(images), tuple(shades), inkless, pale, tuple(dark[:MAX_DARK])
+    )
+
+
+def _unseen(texts: Sequence[int]) -> tuple[frozenset[int], frozenset[int]]:
+    """Objects of text without ink, and those of nearly white or faint ink: 0.1 ms a page."""
+    modes = map(pdfium.FPDFTextObj_GetTextRenderMode, texts)
+    inkless = frozenset(item for item, mode in zip(texts, modes, strict=True) if mode in INKLESS)
+    buffer, addresses = _colour_buffer()
+    pale: list[int] = []
+    for start in range(0, len(texts), TEXTS_AT_ONCE):
+        items = texts[start : start + TEXTS_AT_ONCE]
+        known = list(map(pdfium.FPDFPageObj_GetFillColor, items, *addresses))
+        sides = (buffer[side : 4 * len(items) : 4] for side in range(4))
+        pale += [
+            item
+            for item, is_known, red, green, blue, alpha in zip(items, known, *sides, strict=True)
+            if is_known and (alpha < FAINT or min(red, green, blue) >= PALE)
+        ]
+    return inkless, frozenset((*pale, *_iter_layered(texts)))
+
+
+def _iter_layered(texts: Sequence[int]) -> Iterator[int]:
+    """Objects of text on layers that a reader may switch off. Tagged text has marks, too, but then it has a number."""
+    counts = list(map(pdfium.FPDFPageObj_CountMarks, texts))
+    if not any(counts):
+        return
+    name, size = ctypes.create_string_buffer(len(LAYER)), ctypes.c_ulong()
+    for item, count in zip(texts, counts, strict=True):
+        if count > 1 or (count == 1 and pdfium.FPDFPageObj_GetMarkedContentID(item) < 0):
+            for number in range(min(count, MAX_MARKS)):
+                mark = pdfium.FPDFPageObj_GetMark(item, number)
+                pdfium.FPDFPageObjMark_GetName(mark, name, len(name), ctypes.byref(size))
+                if size.value == len(LAYER) and name.raw == LAYER:
+                    yield item
+                    break
+
+
+@functools.cache
+def _colour_buffer() -> tuple[Any, list[list[int]]]:
+    """Red, green, blue and alpha of each of many objects, and the addresses of these."""
+    buffer = (ctypes.c_uint * (4 * TEXTS_AT_ONCE))()
+    start, width = ctypes.addressof(buffer), ctypes.sizeof(ctypes.c_uint)
+    return buffer, [[start + width * (4 * row + side) for row in range(TEXTS_AT_ONCE)] for side in range(4)]
 
 
 def _iter_objects(page: int) -> Iterator[tuple[int, int, Matrix]]:
@@ -139,6 +201,12 @@ def _is_drawn(item: int) -> bool:
         return False
     *colour, alpha = scratch.numbers
     return bool(alpha > 0 and min(colour) < 250)
+
+
+def _is_dark(item: int) -> bool:
+    scratch = _scratch()
+    known = pdfium.FPDFPageObj_GetFillColor(item, *scratch.numbers_at)
+    return bool(known and max(scratch.numbers[:3]) < DARK)
 
 
 def _edges(item: int, matrix: Matrix, placement: Placement) -> tuple[list[BBox], list[BBox]]:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from qwen_batch.read.page.chars import Char, PageChars
+from qwen_batch.read.page.forms import Field, as_chars
 from qwen_batch.read.page.words import Row, Word, is_numeric, middle_of, numbers_of, rows_of, words_of
 from qwen_batch.read.table_heads import is_data
 from qwen_batch.read.tables.columns import MIN_ROWS, find_columns
@@ -30,6 +31,8 @@ STRAY = 0.35  # of the cells of a column
 SAME_TOP = 4.0  # points
 MIN_RULE = 20.0  # points: three as long as this may make a table without upright rules
 
+Filled = tuple[PageChars, Sequence[Field]]  # the fields are those that stand beside no text
+
 
 class PageTables(NamedTuple):
     """The tables of a page, from the top down, and the one that may go on on the next page."""
@@ -38,14 +41,15 @@ class PageTables(NamedTuple):
     unfinished: Table | None = None
 
 
-def read_tables(marks: Marks, page: PageChars, typed: Sequence[Char] = (), before: Table | None = None) -> PageTables:
+def read_tables(marks: Marks, page: PageChars, filled: Filled | None = None, before: Table | None = None) -> PageTables:
     """Ruled tables, and unruled ones beside them; where rules only frame or stripe them, the columns count.
 
-    `typed`: values of fields, for the cells of ruled ones. `before`: the unfinished table of the page before.
+    `filled`: the page with the values of its fields, for the cells of ruled ones.
+    `before`: the unfinished table of the page before.
     """
     edges = table_edges(marks)
     rules = rules_of(edges)
-    ruled = _ruled(rules, page, typed) if rules.upright else []
+    ruled = _ruled(rules, *(filled or (page, ()))) if rules.upright else []
     overfull = [table for table in ruled if _most_lines(table) > MAX_CELL_LINES]
     have_rules = sum(edge[2] - edge[0] >= MIN_RULE for edge in edges) >= 3
     framer = _finder_within_rules(rules, edges, overfull) if have_rules else None
@@ -93,7 +97,7 @@ def _has_names(heads: Sequence[Sequence[str]]) -> bool:
     return not any(map(is_data, heads)) and all(heads[-1][1:])
 
 
-def _ruled(rules: Rules, page: PageChars, typed: Sequence[Char]) -> list[Table]:
+def _ruled(rules: Rules, page: PageChars, typed: Sequence[Field]) -> list[Table]:
     """The tables within rules. Where closing their sides pours much of a page into a cell, as in forms, the sides stay
     open."""
     grids = find_grids(rules)
@@ -109,8 +113,9 @@ def _ruled(rules: Rules, page: PageChars, typed: Sequence[Char]) -> list[Table]:
     return kept + [table for table in as_drawn if not any(_overlap(table, other) for other in kept)]
 
 
-def _filled(grids: Sequence[Grid], page: PageChars, typed: Sequence[Char], heights: Sequence[float]) -> list[Table]:
-    made = (fill_grid(grid, [*_around(grid, page, heights), *typed]) for grid in grids)
+def _filled(grids: Sequence[Grid], page: PageChars, typed: Sequence[Field], heights: Sequence[float]) -> list[Table]:
+    values = [char for field in typed for char in as_chars(field)]
+    made = (fill_grid(grid, [*_around(grid, page, heights), *values]) for grid in grids)
     return [table for table in made if table is not None]
 
 

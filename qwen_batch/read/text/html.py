@@ -16,16 +16,17 @@ from qwen_batch.errors import DocumentError
 from qwen_batch.read.items import Content
 from qwen_batch.read.table_heads import count_header_rows
 from qwen_batch.read.text.encodings import decode, decode_declared
+from qwen_batch.read.text.html_shown import fill_in, title_of
 from qwen_batch.read.text.plain import read_bytes
 from qwen_batch.records import Line, Page, Span, Table
 
 MAX_DEPTH = 200  # deeper elements are read without their structure
 MAX_SPAN = 100
 MAX_CELLS = 200_000
-_SILENT = frozenset(("script", "style", "head", "noscript", "template", "iframe", "object", "svg", "math", "select"))
+_SILENT = frozenset(("script", "style", "head", "noscript", "template", "iframe", "object", "svg", "math"))
 _INLINE_TAGS = (
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark q ruby rb rt rp s samp small "
-    "span strike strong sub sup time tt u var wbr button"
+    "span strike strong sub sup time tt u var wbr button input"
 )
 _INLINE = frozenset(_INLINE_TAGS.split())
 _SPACE = re.compile(r"[ \t\r\n\f]+")
@@ -38,7 +39,7 @@ _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.I)
 def read_html(path: Path) -> Content:
     """Read an HTML file as one page. Raises DocumentError: empty, too_large, wrong_type."""
     text, warnings = decode_html(read_bytes(path))
-    page = parse_html(text)
+    page = parse_html(text, with_title=True)
     if not any(line.text or line.table is not None for line in page.lines):
         raise DocumentError("empty", "the page shows no text; a page that scripts fill must be saved from a browser")
     return Content((page,), warnings)
@@ -61,8 +62,8 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def parse_html(text: str) -> Page:
-    """One page of blocks and tables."""
+def parse_html(text: str, with_title: bool = False) -> Page:
+    """One page of blocks and tables. `with_title`: its title first, where it has no heading."""
     from lxml import etree, html
 
     parser = html.HTMLParser(no_network=True, remove_comments=True, remove_pis=True, huge_tree=True)
@@ -73,10 +74,13 @@ def parse_html(text: str) -> Page:
     if any(entry.type_name == "ERR_RESOURCE_LIMIT" for entry in parser.error_log):  # the parser stopped within it
         bare = (line.strip() for line in _TAG.sub("\n", text).split("\n"))
         return Page(1, tuple(Line(line) for line in bare if line), paragraphs=True)
+    fill_in(root)
     walker = _Walker()
     walker.walk(root, None, 0)
     walker.flush(None)
-    return Page(1, tuple(walker.lines), tuple(walker.tables), paragraphs=True)
+    title = title_of(root, walker.lines) if with_title and walker.lines else ""
+    lines = (Line(title), *walker.lines) if title else tuple(walker.lines)
+    return Page(1, lines, tuple(walker.tables), paragraphs=True)
 
 
 class _Walker:
@@ -118,8 +122,6 @@ class _Walker:
     def _walk_inside(self, element: Any, tag: str, aside: str | None, depth: int) -> None:
         if tag == "li":
             self._parts.append(_item_mark(element))
-        elif tag in ("input", "textarea") and element.get("type", "text") not in ("hidden", "password"):
-            self._parts.append(f" {element.get('value') or ''} ")
         self._parts.append(element.text or "")
         for child in element:
             self.walk(child, aside, depth + 1)
