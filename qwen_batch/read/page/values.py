@@ -7,7 +7,6 @@ twice.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -190,7 +189,7 @@ class _Placer:
             kept += _spread(insert)
             done = insert.place
         kept += (chars[at] for at in range(done, len(chars)) if at not in self._dropped)
-        page = dataclasses.replace(PageChars.of(kept), num_unnamed=self._page.num_unnamed)
+        page = PageChars.of(kept)._replace(num_unnamed=self._page.num_unnamed)
         return Placed(page, tuple(self._left), frozenset(ends))
 
 
