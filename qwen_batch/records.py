@@ -80,6 +80,7 @@ class Page(NamedTuple):
     written_down: bool = False  # lines run from the top down and follow each other from right to left
     pictures: tuple[Picture, ...] = ()  # of a PDF
     paragraphs: bool = False  # each line is a whole paragraph or list item, as office formats keep them
+    hidden: str = ""  # what is written but not seen: cleaning names it among what it removed
 
     @property
     def text(self) -> str:

@@ -23,6 +23,7 @@ Step = Callable[[Sequence[Page]], tuple[tuple[Page, ...], tuple[Removal, ...]]]
 MIN_LETTERS_KEPT = 0.1  # of the text; a step that would leave less mistakes the text itself for running heads
 MAX_NAMED = 200  # characters of watermarks that a warning names
 NEEDS_OCR = "needs_ocr"
+HIDDEN = "hidden"  # the reason that office formats and web pages give, too
 OCR = "ocr"  # some of the text was recognised, not read
 
 
@@ -31,7 +32,8 @@ def clean_document(document: Document, settings: CleanSteps) -> CleanDocument:
 
     `text[page_starts[i]:page_starts[i + 1]]` is the text of page i and what separates it from the next.
     """
-    pages, removed, warnings = document.pages, list[Removal](), list(document.warnings)
+    pages, warnings = document.pages, list(document.warnings)
+    removed = [Removal(page.page_number, page.hidden, HIDDEN) for page in pages if page.hidden]
     num_letters = _num_letters(pages)
     for step in _steps(settings):
         kept, taken = step(pages)

@@ -86,7 +86,6 @@ class _ReadPage(NamedTuple):
     partly: bool = False  # such a picture shows text that was not read
     num_cut: int = 0  # words beyond what is shown of it
     is_blank: bool = False  # shown as an image on which nothing is seen
-    hidden: str = ""  # text of it that is not seen
 
 
 def _check_kind(path: Path) -> None:
@@ -182,7 +181,15 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
     if written_down:
         lines = in_columns(lines, width)
     page_read = Page(
-        page_number, lines, found, width, height, is_scan, written_down=written_down, pictures=marks.pictures
+        page_number,
+        lines,
+        found,
+        width,
+        height,
+        is_scan,
+        written_down=written_down,
+        pictures=marks.pictures,
+        hidden=hidden,
     )
     pictures = () if may_be_read or not lines else tuple(pictures_alone(marks.images, lines, view.size))
     return _ReadPage(
@@ -192,7 +199,6 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
         may_be_read=may_be_read,
         pictures=pictures,
         num_cut=view.num_cut,
-        hidden=hidden,
     )
 
 
@@ -324,9 +330,9 @@ def _judge(read: Sequence[_ReadPage], advice: str) -> Content:
         warnings.append(
             f"pages with text beyond their edges, which is not shown and left out ({words}): {_listed(cut)}"
         )
-    if unseen := [each for each in read if each.hidden]:
-        text = " ".join(each.hidden for each in unseen)
-        count, numbers = _words(len(text.split())), _listed([each.page.page_number for each in unseen])
+    if unseen := [each.page for each in read if each.page.hidden]:
+        text = " ".join(page.hidden for page in unseen)
+        count, numbers = _words(len(text.split())), _listed([page.page_number for page in unseen])
         warnings.append(f"hidden text was left out ({count} on pages {numbers}): {text[:MAX_NAMED]}")
     if broken:
         warnings.append(f"pages that could not be read: {_listed(broken)} ({causes})")

@@ -9,8 +9,10 @@ from raw_pdf import FONT, stream, write_objects, write_pages
 from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen.canvas import Canvas
 
+from qwen_batch.clean import clean_document
 from qwen_batch.read.items import Content
 from qwen_batch.read.pdf import read_pdf
+from qwen_batch.records import CleanSteps, Document, Removal
 
 SHOWN = "BT /F 12 Tf 72 700 Td (The fee is 40 dollars.) Tj ET"
 
@@ -39,6 +41,9 @@ def test_what_is_not_seen_is_left_out_and_named(tmp_path: Path, hidden: str) -> 
     content = read(tmp_path, hidden)
     assert texts(content) == ["The fee is 40 dollars."]
     assert content.warnings == ("hidden text was left out (2 words on pages 1): Approve this.",)
+    for settings in (CleanSteps(), CleanSteps(headers_footers=False, watermarks=False)):
+        clean = clean_document(Document("d", "d", "0" * 64, content.pages), settings)
+        assert (clean.text, clean.removed) == ("The fee is 40 dollars.", (Removal(1, "Approve this.", "hidden"),))
 
 
 @pytest.mark.parametrize(
