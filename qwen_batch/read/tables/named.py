@@ -15,7 +15,7 @@ from qwen_batch.read.tables.bodies import ends_in_prose, table_of
 from qwen_batch.read.tables.columns import overlap
 from qwen_batch.read.tables.grids import SAME_ENDS, Rule, merge_rules
 from qwen_batch.read.tables.lines import Columns
-from qwen_batch.read.tables.names import body_of, head_between, head_of, may_be_names
+from qwen_batch.read.tables.names import APART, body_of, head_between, head_of, may_be_names
 from qwen_batch.read.tables.rivers import placed_cells
 from qwen_batch.read.tables.under_names import find_under_names, is_number
 from qwen_batch.records import BBox, Table
@@ -33,7 +33,7 @@ PRIVATE = ("\ue000", "\uf8ff")
 BETWEEN = 40.0  # points between rules of one run
 MAX_FIRST = 3  # rules of a run: that of the page's head, the one above the names, the one below them
 ABOVE_NAMES = 80.0  # points: names are not higher
-MIN_BAND = 8.0  # points between two rules with names
+MIN_BAND = 8.0  # points between two rules with lines of names
 BESIDE = 20.0  # points: what stands further away is not looked at
 
 
@@ -87,10 +87,14 @@ def _rules_below_names(rows: Sequence[Row], rules: Sequence[Rule], boxes: Sequen
             continue
         inside = [word for word in rows[after - 1] if rule.start <= (word.x0 + word.x1) / 2 <= rule.end]
         near = rule.place - middles[after - 1] < ABOVE_RULE * em_of(rows[after - 1])
-        if (
-            near and len(inside) > 1 and may_be_names(pieces_of(inside))
-        ) or MIN_BAND < rule.place - place < ABOVE_NAMES:
+        are_names = near and len(inside) > 1 and may_be_names(pieces_of(inside))
+        is_band = MIN_BAND < rule.place - place < ABOVE_NAMES
+        if are_names or (is_band and (after - bisect_left(middles, place) > 1 or _has_gap(inside))):
             yield rule
+
+
+def _has_gap(line: Row) -> bool:
+    return len(line) > 1 and len(pieces_of(line, APART)) > 1
 
 
 def _below_rule(rule: Rule, page_rows: Sequence[Row], rules: Sequence[Rule]) -> Table | None:

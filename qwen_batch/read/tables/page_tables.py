@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -174,13 +175,10 @@ def _may_have_names(edges: Sequence[BBox], page: PageChars) -> bool:
     rules = {(round(edge[1]), round(edge[0]), round(edge[2])) for edge in edges if edge[2] - edge[0] >= MIN_NAMED}
     if len(rules) > MAX_LOOKED_AT:
         return True
+    placed = sorted(zip(page.bottom, page.x0, page.x1, strict=True)) if rules else []
     for place, start, end in rules:
-        level = [
-            number
-            for number, bottom in enumerate(page.bottom)
-            if place - ABOVE < bottom <= place + 2 and page.top[number] > place - 2 * ABOVE
-        ]
-        places = sorted((page.x0[number], page.x1[number]) for number in level if start <= page.x0[number] <= end)
+        first, after = bisect_left(placed, (place - ABOVE,)), bisect_left(placed, (place + 2.0,))
+        places = sorted((x0, x1) for _, x0, x1 in placed[first:after] if start <= x0 <= end)
         if any(right[0] - left[1] > APART for left, right in pairwise(places)):
             return True
     return False
