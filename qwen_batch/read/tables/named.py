@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from qwen_batch.read.page.words import Row, Word, em_of, middle_of, pieces_of, rows_of
 from qwen_batch.read.tables.bodies import ends_in_prose, table_of
 from qwen_batch.read.tables.columns import overlap
-from qwen_batch.read.tables.grids import SAME_ENDS, Rule, merge_rules
+from qwen_batch.read.tables.grids import SAME_ENDS, Rule
 from qwen_batch.read.tables.lines import Columns
 from qwen_batch.read.tables.names import APART, body_of, head_between, head_of, may_be_names
 from qwen_batch.read.tables.rivers import placed_cells
@@ -38,14 +38,15 @@ BESIDE = 20.0  # points: what stands further away is not looked at
 
 
 def find_named(
-    rows: Sequence[Row], edges: Sequence[BBox], parts: Sequence[Sequence[Row]], within: Sequence[Table]
+    rows: Sequence[Row], level: Sequence[Rule], parts: Sequence[Sequence[Row]], within: Sequence[Table]
 ) -> list[Table]:
     """The tables of a page that begin with names above a rule, or above numbers, these in the `parts` of the page.
 
-    `within`: tables that rules close or part; nothing is looked for in them.
+    `level`: the level rules of the page. `within`: tables that rules close or part; nothing is looked for in them.
     """
     boxes = [table.bbox for table in within if table.bbox]
-    rules = _level_rules(edges)
+    wide = sorted(rule for rule in level if rule.end - rule.start >= MIN_WIDTH)
+    rules = wide if len(wide) <= MAX_RULES else []
     found: list[Table] = []
     for rule in _rules_below_names(rows, rules, boxes):
         if not any(table.bbox and _is_within(rule, table.bbox) for table in found):
@@ -63,13 +64,6 @@ def _is_standing(word: Word) -> bool:
 
 def _is_within(rule: Rule, box: BBox) -> bool:
     return box[1] + SAME_ENDS <= rule.place <= box[3] and rule.start < box[2] and box[0] < rule.end
-
-
-def _level_rules(edges: Sequence[BBox]) -> list[Rule]:
-    """The wide level rules of a page, pieces of one joined."""
-    level = {Rule(edge[1], edge[0], edge[2]) for edge in edges if edge[2] - edge[0] > edge[3] - edge[1]}
-    rules = [rule for rule in merge_rules(level) if rule.end - rule.start >= MIN_WIDTH]
-    return sorted(rules) if len(rules) <= MAX_RULES else []
 
 
 def _rules_below_names(rows: Sequence[Row], rules: Sequence[Rule], boxes: Sequence[BBox]) -> Iterator[Rule]:

@@ -15,7 +15,7 @@ from qwen_batch.read.page.forms import Field, as_chars
 from qwen_batch.read.page.words import Row, Word, is_numeric, middle_of, numbers_of, rows_of, words_of
 from qwen_batch.read.table_heads import is_data
 from qwen_batch.read.tables.columns import MIN_ROWS, find_columns, overlap
-from qwen_batch.read.tables.grids import Rules, rules_of
+from qwen_batch.read.tables.grids import Rule, Rules, rules_of
 from qwen_batch.read.tables.gutters import columns_of
 from qwen_batch.read.tables.marks import Marks
 from qwen_batch.read.tables.ruled import Grid, fill_grid, find_grids
@@ -81,7 +81,8 @@ def read_tables(marks: Marks, page: PageChars, filled: Filled | None = None, bef
     if rows or _has_wide_lines(page) or _may_have_names(edges, page):
         rows = rows or rows_of(words_of(page))
         within = [table for table in found if table in ruled or table in framed]
-        named = _named(rows, edges, [rows, *columns], within)
+        level = rules.level or [Rule(y, x0, x1) for x0, y, x1, bottom in edges if x1 - x0 > bottom - y]
+        named = _named(rows, level, [rows, *columns], within)
         found = _with_named(found, named, within)
     if numbers.flush:
         found += [table for table in _pairs(rows) if not any(overlap(table, other) for other in found)]
@@ -185,12 +186,12 @@ def _may_have_names(edges: Sequence[BBox], page: PageChars) -> bool:
 
 
 def _named(
-    rows: Sequence[Row], edges: Sequence[BBox], parts: Sequence[Sequence[Row]], within: Sequence[Table]
+    rows: Sequence[Row], level: Sequence[Rule], parts: Sequence[Sequence[Row]], within: Sequence[Table]
 ) -> list[Table]:
     """Loaded here: most files need it not."""
     from qwen_batch.read.tables.named import find_named
 
-    return find_named(rows, edges, parts, within)
+    return find_named(rows, level, parts, within)
 
 
 def _with_named(found: Sequence[Table], named: Sequence[Table], within: Sequence[Table]) -> list[Table]:
