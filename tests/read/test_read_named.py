@@ -150,6 +150,15 @@ def test_a_table_in_one_of_two_columns_of_text(page: Drawing) -> None:
     assert table.rows == tuple(rows)
 
 
+def test_short_words_flush_with_their_names_are_a_table(page: Drawing) -> None:
+    rows = [("Name", "Grade", "Note"), ("Alice", "A", "good"), ("Bob", "B", "fair"), ("Carol", "", "poor")]
+    page.text()
+    for row in rows:
+        page.row(row, (72.0, 172.0, 232.0), 16)
+    (table,) = page.gap(14).text().tables()
+    assert table.rows == tuple(rows)
+
+
 def test_rules_above_and_below_close_the_smallest_table(page: Drawing) -> None:
     places = (72.0, 140.0)
     page.text().rule(69, 200).row(("One", "Two"), places).rule(69, 200).row(("Three", "Four"), places).rule(69, 200)
@@ -230,7 +239,30 @@ def notes(page: Drawing) -> None:
     )
 
 
-@pytest.mark.parametrize("draw", [running_head, two_columns, labels, form, notes, code])
-def test_what_stands_above_a_rule_is_no_head_of_a_table(page: Drawing, draw: Callable[[Drawing], None]) -> None:
+def authors(page: Drawing) -> None:
+    for row in (
+        ("Ann Lee", "Li Wei", "Maria Gomez"),
+        ("University of Leeds", "Peking", "Lima"),
+        ("UK", "China", "Peru"),
+    ):
+        for place, cell in zip((140, 300, 460), row, strict=True):
+            page.canvas.drawCentredString(place, A4[1] - page.top, cell)
+        page.gap(13)
+
+
+def newsletter(page: Drawing) -> None:
+    page.row(("News", "Sports", "Weather"), (72.0, 230.0, 390.0), 16)
+    for left, right in HALVES * 2:
+        page.row((left, right, left), (72.0, 230.0, 390.0), 13)
+
+
+def choices(page: Drawing) -> None:
+    for number in range(1, 5):
+        page.text([f"{number}. Which of the following is right?"])
+        page.row(("A. one", "B. two", "C. three", "D. four"), (90.0, 200.0, 310.0, 420.0), 16)
+
+
+@pytest.mark.parametrize("draw", [running_head, two_columns, labels, form, notes, code, authors, newsletter, choices])
+def test_what_looks_like_names_is_no_head_of_a_table(page: Drawing, draw: Callable[[Drawing], None]) -> None:
     draw(page)
     assert page.tables() == ()

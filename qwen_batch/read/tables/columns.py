@@ -221,3 +221,11 @@ def _bbox(rows: Sequence[Row]) -> BBox:
         max(word.x1 for word in words) + 1,
         max(word.bottom for word in words) + 2,
     )
+
+
+def overlap(table: Table, other: Table) -> bool:
+    """Whether tables share some of their place."""
+    if table.bbox is None or other.bbox is None:
+        return False
+    a, b = table.bbox, other.bbox
+    return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])

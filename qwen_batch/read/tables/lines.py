@@ -82,9 +82,12 @@ def _joined(upper: Sequence[str], lower: Sequence[str]) -> tuple[str, ...]:
     return tuple("\n".join(filter(None, pair)) for pair in zip(upper, lower, strict=True))
 
 
-def body_rows(bands: Sequence[Sequence[Row]], columns: Columns) -> Iterator[Placed]:
+def body_rows(bands: Sequence[Sequence[Row]], columns: Columns, titled: bool = False) -> Iterator[Placed]:
     """The rows of a body, `bands` of lines between its rules. Where rules part all rows, what is between two rules is
-    one; elsewhere a line goes on with the one above if its words would not have fitted there."""
+    one; elsewhere a line goes on with the one above if its words would not have fitted there.
+
+    `titled`: a line of the first column alone that begins with a capital letter entitles what follows.
+    """
     placed = [[placed_cells(line, columns.dividers) for line in band] for band in bands]
     if _are_rows(placed):
         for band in placed:
@@ -99,7 +102,7 @@ def body_rows(bands: Sequence[Sequence[Row]], columns: Columns) -> Iterator[Plac
             yield from _ended_by_labels(band)
         return
     for lines, band in zip(bands, placed, strict=True):
-        yield from _lines_joined(lines, band, columns, limits)
+        yield from _lines_joined(lines, band, columns, limits, titled)
 
 
 def _are_rows(bands: Sequence[Sequence[Placed]]) -> bool:
@@ -136,15 +139,19 @@ def _ended_by_labels(placed: Sequence[Placed]) -> Iterator[Placed]:
 
 
 def _right_limits(bands: Sequence[Sequence[Row]], columns: Columns) -> list[float]:
-    """How far the words of each column reach."""
+    """How far the words of each column reach; without end where each of its lines is one word, so that none goes on."""
     limits = [0.0] * (len(columns.strips) + 1)
-    for word in (word for band in bands for line in band for word in line):
-        limits[columns.of(word)] = max(limits[columns.of(word)], word.x1)
-    return limits
+    are_words = [True] * len(limits)
+    for line in (line for band in bands for line in band):
+        places = [columns.of(word) for word in line]
+        for word, column, before in zip(line, places, [-1, *places[:-1]], strict=True):
+            limits[column] = max(limits[column], word.x1)
+            are_words[column] = are_words[column] and column != before
+    return [float("inf") if is_word else limit for limit, is_word in zip(limits, are_words, strict=True)]
 
 
 def _lines_joined(
-    lines: Sequence[Row], placed: Sequence[Placed], columns: Columns, limits: Sequence[float]
+    lines: Sequence[Row], placed: Sequence[Placed], columns: Columns, limits: Sequence[float], titled: bool
 ) -> Iterator[Placed]:
     current: Placed | None = None
     lasts: dict[int, Word] = {}  # the last word of each cell of the current row
@@ -152,7 +159,8 @@ def _lines_joined(
     for line, (cells, wide) in zip(lines, placed, strict=True):
         firsts = {columns.of(word): word for word in reversed(line)}
         goes_on = _hangs(firsts, lasts, cells, left) or (current and _go_on(current[0], firsts, lasts, limits))
-        if current and not wide and not current[1] and goes_on:
+        is_title = titled and list(firsts) == [0] and firsts[0].text[0].isupper()
+        if current and not wide and not current[1] and goes_on and not is_title:
             current = _joined(current[0], cells), []
         else:
             if current:

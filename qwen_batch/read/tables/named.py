@@ -1,6 +1,6 @@
 """Tables that begin with the names of their columns: invoices, price lists, schedules, lists of words in columns.
 
-A rule below the names, or a shade behind them, is enough; without one the rows below must be numbers under the names.
+A rule below the names, or a shade behind them, is enough; `under_names.py` has those without one.
 The white between the names divides the columns as far down as no row has ink in it. Two columns of prose below a rule
 are told by their long lines, running heads and forms by what follows them.
 """
@@ -8,27 +8,17 @@ are told by their long lines, running heads and forms by what follows them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 
-from qwen_batch.read.page.words import (
-    LEAST_EM,
-    PIECE_GAP,
-    Row,
-    Word,
-    em_of,
-    is_numeric,
-    middle_of,
-    pieces_of,
-    rows_of,
-)
-from qwen_batch.read.tables.bodies import as_rows, base_of
-from qwen_batch.read.tables.columns import are_two, without_titles
-from qwen_batch.read.tables.grids import SAME_ENDS, Rule, merge_rules
-from qwen_batch.read.tables.lines import Columns, head_rows
-from qwen_batch.read.tables.names import MAX_HEAD_LINES, TIGHT, Head, body_of, head_between, head_of, is_name
+from qwen_batch.read.page.words import Row, Word, em_of, middle_of, pieces_of, rows_of
+from qwen_batch.read.tables.bodies import ends_in_prose, table_of
+from qwen_batch.read.tables.columns import overlap
+from qwen_batch.read.tables.grids import SAME_ENDS, Rule
+from qwen_batch.read.tables.lines import Columns
+from qwen_batch.read.tables.names import APART, body_of, head_between, head_of, may_be_names
 from qwen_batch.read.tables.rivers import placed_cells
-from qwen_batch.records import BBox, Span, Table
+from qwen_batch.read.tables.under_names import find_under_names, is_number
+from qwen_batch.records import BBox, Table
 
 MIN_WIDTH = 60.0  # points of a rule
 MAX_RULES = 200  # of a page; more are a drawing
@@ -39,35 +29,31 @@ MIN_ROWS, MIN_TEXT_ROWS = 2, 3  # of words alone; in two columns
 SURE_ROWS = 4  # whatever follows them
 FRAME = 12.0  # points between the text of a table and its outer rules
 MIN_FILLED = 0.5  # of the cells of full rows
-HEAD_SHIFT = 3.0  # points that an amount may stand beside its name
-MIN_NAMES = 3  # of a table without a rule
 PRIVATE = ("\ue000", "\uf8ff")
-FEW_WORDS = 3.0  # of a name there, on average
-NUMERIC = 0.7  # of the filled cells of a column of numbers
-SIDE = 3.0  # ems that rows may stand out beside their names
 BETWEEN = 40.0  # points between rules of one run
 MAX_FIRST = 3  # rules of a run: that of the page's head, the one above the names, the one below them
 ABOVE_NAMES = 80.0  # points: names are not higher
-MIN_BAND = 8.0  # points between two rules with names
+MIN_BAND = 8.0  # points between two rules with lines of names
 BESIDE = 20.0  # points: what stands further away is not looked at
 
 
 def find_named(
-    rows: Sequence[Row], edges: Sequence[BBox], parts: Sequence[Sequence[Row]], within: Sequence[Table]
+    rows: Sequence[Row], level: Sequence[Rule], parts: Sequence[Sequence[Row]], within: Sequence[Table]
 ) -> list[Table]:
     """The tables of a page that begin with names above a rule, or above numbers, these in the `parts` of the page.
 
-    `within`: tables that rules close or part; nothing is looked for in them.
+    `level`: the level rules of the page. `within`: tables that rules close or part; nothing is looked for in them.
     """
     boxes = [table.bbox for table in within if table.bbox]
-    rules = _level_rules(edges)
+    wide = sorted(rule for rule in level if rule.end - rule.start >= MIN_WIDTH)
+    rules = wide if len(wide) <= MAX_RULES else []
     found: list[Table] = []
     for rule in _rules_below_names(rows, rules, boxes):
         if not any(table.bbox and _is_within(rule, table.bbox) for table in found):
             found += filter(None, [_below_rule(rule, rows, rules)])
     for part in parts:
-        numbered = _above_numbers(part, rules, boxes)
-        found += [table for table in numbered if not any(_overlap(table, other) for other in found)]
+        free = find_under_names(part, rules, boxes)
+        found += [table for table in free if not any(overlap(table, other) for other in found)]
     return found
 
 
@@ -76,22 +62,8 @@ def _is_standing(word: Word) -> bool:
     return word.bottom - word.top > 2 * (word.x1 - word.x0) and len(word.text) > 1
 
 
-def _overlap(table: Table, other: Table) -> bool:
-    if table.bbox is None or other.bbox is None:
-        return False
-    a, b = table.bbox, other.bbox
-    return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])
-
-
 def _is_within(rule: Rule, box: BBox) -> bool:
     return box[1] + SAME_ENDS <= rule.place <= box[3] and rule.start < box[2] and box[0] < rule.end
-
-
-def _level_rules(edges: Sequence[BBox]) -> list[Rule]:
-    """The wide level rules of a page, pieces of one joined."""
-    level = {Rule(edge[1], edge[0], edge[2]) for edge in edges if edge[2] - edge[0] > edge[3] - edge[1]}
-    rules = [rule for rule in merge_rules(level) if rule.end - rule.start >= MIN_WIDTH]
-    return sorted(rules) if len(rules) <= MAX_RULES else []
 
 
 def _rules_below_names(rows: Sequence[Row], rules: Sequence[Rule], boxes: Sequence[BBox]) -> Iterator[Rule]:
@@ -109,15 +81,14 @@ def _rules_below_names(rows: Sequence[Row], rules: Sequence[Rule], boxes: Sequen
             continue
         inside = [word for word in rows[after - 1] if rule.start <= (word.x0 + word.x1) / 2 <= rule.end]
         near = rule.place - middles[after - 1] < ABOVE_RULE * em_of(rows[after - 1])
-        if (
-            near and len(inside) > 1 and _may_be_names(pieces_of(inside))
-        ) or MIN_BAND < rule.place - place < ABOVE_NAMES:
+        are_names = near and len(inside) > 1 and may_be_names(pieces_of(inside))
+        is_band = MIN_BAND < rule.place - place < ABOVE_NAMES
+        if are_names or (is_band and (after - bisect_left(middles, place) > 1 or _has_gap(inside))):
             yield rule
 
 
-def _may_be_names(pieces: Sequence[Row]) -> bool:
-    """Whether pieces may be the last line of names."""
-    return len(pieces) > 1 and all(is_name(" ".join(word.text for word in piece)) for piece in pieces)
+def _has_gap(line: Row) -> bool:
+    return len(line) > 1 and len(pieces_of(line, APART)) > 1
 
 
 def _below_rule(rule: Rule, page_rows: Sequence[Row], rules: Sequence[Rule]) -> Table | None:
@@ -136,7 +107,7 @@ def _below_rule(rule: Rule, page_rows: Sequence[Row], rules: Sequence[Rule]) -> 
     if not body:
         return None
     columns = Columns(tuple(strips))
-    table = _made(head.lines, body, columns, rules)
+    table = table_of(head.lines, body, columns, rules)
     framing = [other.place for other in rules if _differ(other, rule) < SAME_ENDS]
     least = 1 if _is_framed(table, framing) else MIN_TEXT_ROWS if len(strips) == 1 else MIN_ROWS
     return table if _is_sound(table, least, body, columns, below[len(body) :]) else None
@@ -159,91 +130,6 @@ def _differ(one: Rule, other: Rule) -> float:
     return max(abs(one.start - other.start), abs(one.end - other.end))
 
 
-def _is_framed(table: Table, places: Sequence[float]) -> bool:
-    """Whether rules close a table above and below, and nothing else stands within them."""
-    _, top, _, bottom = table.bbox or (0.0, 0.0, 0.0, 0.0)
-    return any(top - FRAME < place < top + SAME_ENDS for place in places) and any(
-        bottom - SAME_ENDS < place < bottom + FRAME for place in places
-    )
-
-
-def _above_numbers(rows: Sequence[Row], rules: Sequence[Rule], boxes: Sequence[BBox]) -> Iterator[Table]:
-    """Tables whose numbers stand under their names."""
-    after = 0
-    for number, (row, below) in enumerate(pairwise(rows)):
-        if number < after or len(row) < MIN_NAMES or len(below) < MIN_NAMES - 1 or row[0].text[0].islower():
-            continue
-        least = PIECE_GAP * LEAST_EM
-        if sum(right.x0 - left.x1 > least for left, right in pairwise(row)) < MIN_NAMES - 1:
-            continue
-        pieces = pieces_of(row)
-        if len(pieces) < MIN_NAMES or len(row) > FEW_WORDS * len(pieces) or not _may_be_names(pieces):
-            continue
-        if any(piece[0].text[0].islower() for piece in pieces) or not any(is_numeric(word.text) for word in below):
-            continue
-        if any(box[1] < middle_of(row[0]) < box[3] and box[0] < row[-1].x1 and row[0].x0 < box[2] for box in boxes):
-            continue
-        head = head_of(rows[max(0, number + 1 - MAX_HEAD_LINES) : number + 1])
-        if head is None:
-            continue
-        body, strips = body_of(head, rows[number + 1 :], (), _stands_within(head.lines))
-        if not body:
-            continue
-        columns = Columns(tuple(strips))
-        table = _made(head.lines, body, columns, rules)
-        if not are_two(table, table.header_rows, strips) and _are_under_names(table, head, body, columns):
-            after = number + 1 + len(body)
-            yield table
-
-
-def _stands_within(lines: Sequence[Row]) -> Callable[[Row], bool]:
-    """What asks of a row whether it stands out only a little beside the names."""
-    beside = SIDE * em_of(lines[-1])
-    left, right = min(line[0].x0 for line in lines) - beside, max(line[-1].x1 for line in lines) + beside
-    return lambda row: left < row[0].x0 and row[-1].x1 < right
-
-
-def _are_under_names(table: Table, head: Head, body: Sequence[Row], columns: Columns) -> bool:
-    """Whether a table has two columns of numbers, or one below each other, flush with their names or centred under
-    them, and rows that all have some."""
-    names: dict[int, list[Word]] = {}
-    for word in (word for line in head.lines for word in line):
-        names.setdefault(columns.of(word), []).append(word)
-    rows = [row for row in table.rows[table.header_rows :] if sum(map(bool, row)) > 1]
-    numeric = [
-        column
-        for column, cells in enumerate(zip(*rows, strict=True))
-        if any(map(_is_number, cells)) and sum(map(is_numeric, cells)) >= NUMERIC * sum(map(bool, cells))
-    ]
-    flush = [column for column in numeric if column in names and _are_flush(names[column], column, body, columns)]
-    cells = sum(map(bool, (cell for row in rows for cell in row)))
-    with_numbers = sum(any(_is_number(row[column]) for column in numeric) for row in rows)
-    enough = len(flush) >= 2 or (len(flush) == 1 and len(rows) >= MIN_TEXT_ROWS)
-    return enough and with_numbers >= NUMERIC * len(rows) and cells >= MIN_FILLED * len(rows) * len(table.rows[0])
-
-
-def _is_number(text: str) -> bool:
-    return is_numeric(text) and any(map(str.isdigit, text))
-
-
-def _says(text: str) -> bool:
-    """Whether a cell has more than signs of a font's own, which say nothing to others."""
-    return any(char.isprintable() and not PRIVATE[0] <= char <= PRIVATE[1] for char in text)
-
-
-def _are_flush(name: Sequence[Word], column: int, body: Sequence[Row], columns: Columns) -> bool:
-    """Whether the numbers of a column begin, end, or have their middle where its name has."""
-    x0, x1 = min(word.x0 for word in name), max(word.x1 for word in name)
-    cells = [[word for word in row if columns.of(word) == column] for row in body]
-    sides = [(cell[0].x0, cell[-1].x1) for cell in cells if cell]
-    return any(
-        all(abs(place) < HEAD_SHIFT for place in places)
-        for places in zip(
-            *((left - x0, right - x1, (left + right - x0 - x1) / 2) for left, right in sides), strict=True
-        )
-    )
-
-
 def _leads_out(row: Row, rule: Rule, near: Sequence[Word]) -> bool:
     """Whether words cross the ends of a rule, or stand so close to them that they belong to what is inside."""
     clear = CLEAR * em_of(row)
@@ -258,24 +144,12 @@ def _leads_out(row: Row, rule: Rule, near: Sequence[Word]) -> bool:
     )
 
 
-def _made(lines: Sequence[Row], body: Sequence[Row], columns: Columns, rules: Sequence[Rule]) -> Table:
-    """The table of a head and a body."""
-    lines = without_titles(lines, body, columns.strips)
-    words = [word for row in (*lines, *body) for word in row]
-    box = (
-        min(word.x0 for word in words) - 1,
-        min(word.top for word in words) - 2,
-        max(word.x1 for word in words) + 1,
-        max(word.bottom for word in words) + 2,
+def _is_framed(table: Table, places: Sequence[float]) -> bool:
+    """Whether rules close a table above and below, and nothing else stands within them."""
+    _, top, _, bottom = table.bbox or (0.0, 0.0, 0.0, 0.0)
+    return any(top - FRAME < place < top + SAME_ENDS for place in places) and any(
+        bottom - SAME_ENDS < place < bottom + FRAME for place in places
     )
-    near = [rule for rule in rules if box[0] - SAME_ENDS < (rule.start + rule.end) / 2 < box[2] + SAME_ENDS]
-    top, bottom = middle_of(lines[0][0]), middle_of(lines[-1][0])
-    rows, spans = head_rows(lines, columns, [rule for rule in near if top < rule.place < bottom])
-    num_heads = len(rows)
-    for cells, wide in as_rows(body, columns, [rule.place for rule in near]):
-        spans += [Span(len(rows), first, 1, count) for first, count in wide]
-        rows.append(cells)
-    return Table(tuple(rows), box, tuple(spans), num_heads, tuple(columns.dividers))
 
 
 def _is_sound(table: Table, least: int, body: Sequence[Row], columns: Columns, after: Sequence[Row]) -> bool:
@@ -283,7 +157,7 @@ def _is_sound(table: Table, least: int, body: Sequence[Row], columns: Columns, a
     rows = table.rows[table.header_rows :]
     full = [row for row in rows if sum(map(_says, row)) > 1]
     cells = [cell for row in full for cell in row[1:] if cell]
-    numbers = sum(map(_is_number, (cell.replace("\n", " ") for cell in cells)))
+    numbers = sum(map(is_number, (cell.replace("\n", " ") for cell in cells)))
     if not full or not all(any(row[column] for row in full) for column in range(len(table.rows[0]))):
         return False
     if numbers >= max(2, len(full)):  # amounts: one row will do
@@ -292,7 +166,7 @@ def _is_sound(table: Table, least: int, body: Sequence[Row], columns: Columns, a
         return False
     if sum(map(bool, (cell for row in full for cell in row))) < MIN_FILLED * len(full) * len(table.rows[0]):
         return False
-    return _shortest(body, columns) <= MAX_WORDS and not (_ends_in_prose(body, after) and len(full) < SURE_ROWS)
+    return _shortest(body, columns) <= MAX_WORDS and not (ends_in_prose(body, after) and len(full) < SURE_ROWS)
 
 
 def _shortest(body: Sequence[Row], columns: Columns) -> float:
@@ -310,9 +184,6 @@ def _length(cell: str) -> float:
     return max(float(len(cell.split())), wide / 2)
 
 
-def _ends_in_prose(body: Sequence[Row], after: Sequence[Row]) -> bool:
-    """Whether the next line is as close as the last ones: they are its paragraph."""
-    if not after or len(body) < 2:
-        return False
-    steps = [base_of(lower) - base_of(upper) for upper, lower in pairwise([*body, after[0]])]
-    return steps[-1] <= TIGHT * min(steps[:-1])
+def _says(text: str) -> bool:
+    """Whether a cell has more than signs of a font's own, which say nothing to others."""
+    return any(char.isprintable() and not PRIVATE[0] <= char <= PRIVATE[1] for char in text)

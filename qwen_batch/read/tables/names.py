@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from qwen_batch.read.page.words import Row, em_of, is_caption, is_numeric, is_sign, middle_of, pieces_of
 from qwen_batch.read.table_heads import is_data
-from qwen_batch.read.tables.bodies import base_of
+from qwen_batch.read.tables.bodies import TIGHT, base_of
 from qwen_batch.read.tables.columns import MAX_LEADING
 from qwen_batch.read.tables.rivers import SPACE, Strip, placed_cells, rivers
 
@@ -18,7 +18,6 @@ MAX_HEAD_LINES = 4
 MAX_BAND_LINES = 8  # between two rules
 MAX_NAME_WORDS = 5.0  # on average
 WHITE = 0.5  # ems between columns, at least
-TIGHT = 1.2  # times the closest leading: a line goes on
 FLUSH = 2.0  # points
 APART = 0.75  # ems between two names at least; more than a blank between letters of one width
 MANY = 5  # rows with a word at the same place: a column begins there
@@ -84,6 +83,11 @@ def is_name(text: str) -> bool:
     return (
         2 * letters > len(text.replace(" ", "")) and (text[0].isalnum() or text[0] in _SIGNS) and text[-1] not in ":;,"
     )
+
+
+def may_be_names(pieces: Sequence[Row]) -> bool:
+    """Whether pieces may be the last line of names."""
+    return len(pieces) > 1 and all(is_name(" ".join(word.text for word in piece)) for piece in pieces)
 
 
 def body_of(

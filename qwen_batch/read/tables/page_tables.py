@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import operator
+import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -11,8 +14,8 @@ from qwen_batch.read.page.chars import Char, PageChars
 from qwen_batch.read.page.forms import Field, as_chars
 from qwen_batch.read.page.words import Row, Word, is_numeric, middle_of, numbers_of, rows_of, words_of
 from qwen_batch.read.table_heads import is_data
-from qwen_batch.read.tables.columns import MIN_ROWS, find_columns
-from qwen_batch.read.tables.grids import Rules, rules_of
+from qwen_batch.read.tables.columns import MIN_ROWS, find_columns, overlap
+from qwen_batch.read.tables.grids import Rule, Rules, rules_of
 from qwen_batch.read.tables.gutters import columns_of
 from qwen_batch.read.tables.marks import Marks
 from qwen_batch.read.tables.ruled import Grid, fill_grid, find_grids
@@ -24,6 +27,8 @@ FULLER = 1.2  # times the filled cells found by numbers alone: what stands betwe
 NAMED = 0.6  # times the same, where only what stands between rules has a whole head
 MAX_CELL_LINES = 10  # of a table whose rows are open at the sides
 MAX_FOOT = 3  # rows below a table that goes on on the next page: notes, a page number
+_LINE = re.compile(r"\S[^\r\n]{6,58}\S")
+FAR, MIN_WIDE = 1.1, 4  # heights of a capital letter to a character, and lines that have so much
 MIN_NAMED = 60.0  # points of a rule below names
 MAX_LOOKED_AT = 40  # rules of a page
 ABOVE, APART = 14.0, 6.0  # points from a rule to the text above it, and between two names
@@ -54,7 +59,8 @@ def read_tables(marks: Marks, page: PageChars, filled: Filled | None = None, bef
     have_rules = sum(edge[2] - edge[0] >= MIN_RULE for edge in edges) >= 3
     framer = _finder_within_rules(rules, edges, overfull) if have_rules else None
     numbers = numbers_of(page)
-    if not edges and not any(numbers) and before is None:
+    is_wide = bool(edges) or any(numbers) or _has_wide_lines(page)
+    if not is_wide and before is None:
         return PageTables()
     words = words_of(page) if framer or any(numbers) or before else []
     rows = rows_of(words)
@@ -67,18 +73,19 @@ def read_tables(marks: Marks, page: PageChars, filled: Filled | None = None, bef
         columns = columns_of(rows)
         free += _within_columns(columns, [*ruled, *framed, *free])
     for table in _better(framed, free):
-        over = [other for other in ruled if _overlap(table, other)]
+        over = [other for other in ruled if overlap(table, other)]
         if _num_filled(table) >= FINER * sum(map(_num_filled, over)):
             ruled = [other for other in ruled if other not in over]
             unruled.append(table)
     found = [*ruled, *unruled]
-    if rows or _may_have_names(edges, page):
+    if rows or _has_wide_lines(page) or _may_have_names(edges, page):
         rows = rows or rows_of(words_of(page))
         within = [table for table in found if table in ruled or table in framed]
-        named = _named(rows, edges, [rows, *columns] if any(numbers) else [], within)
+        level = rules.level or [Rule(y, x0, x1) for x0, y, x1, bottom in edges if x1 - x0 > bottom - y]
+        named = _named(rows, level, [rows, *columns], within)
         found = _with_named(found, named, within)
     if numbers.flush:
-        found += [table for table in _pairs(rows) if not any(_overlap(table, other) for other in found)]
+        found += [table for table in _pairs(rows) if not any(overlap(table, other) for other in found)]
     if before is not None:
         found = _with_rest(found, _rest(rows, before))
     found.sort(key=_top)
@@ -90,7 +97,7 @@ def _within_columns(columns: Sequence[Sequence[Row]], found: Sequence[Table]) ->
     but the first."""
     tables = [table for column in columns for table in find_columns(column)]
     sound = (table for table in tables if not table.header_rows or _has_names(table.rows[: table.header_rows]))
-    return [table for table in sound if not any(_overlap(table, other) for other in found)]
+    return [table for table in sound if not any(overlap(table, other) for other in found)]
 
 
 def _has_names(heads: Sequence[Sequence[str]]) -> bool:
@@ -110,7 +117,7 @@ def _ruled(rules: Rules, page: PageChars, typed: Sequence[Field]) -> list[Table]
         return found
     as_drawn = _filled(find_grids(rules, close=False), page, typed, heights)
     kept = [table for table in found if table not in overfull]
-    return kept + [table for table in as_drawn if not any(_overlap(table, other) for other in kept)]
+    return kept + [table for table in as_drawn if not any(overlap(table, other) for other in kept)]
 
 
 def _filled(grids: Sequence[Grid], page: PageChars, typed: Sequence[Field], heights: Sequence[float]) -> list[Table]:
@@ -148,10 +155,20 @@ def _rest(rows: Sequence[Row], before: Table) -> Table | None:
 
 def _with_rest(tables: Sequence[Table], rest: Table | None) -> list[Table]:
     """The tables of a page with the rest of one from the page before, unless it has been found as a larger one."""
-    over = [table for table in tables if rest and _overlap(table, rest)]
+    over = [table for table in tables if rest and overlap(table, rest)]
     if rest is None or any(len(table.rows) > len(rest.rows) for table in over):
         return list(tables)
     return [*(table for table in tables if table not in over), rest]
+
+
+def _has_wide_lines(page: PageChars) -> bool:
+    """Whether some lines have few characters for their width, as rows of words with white between have."""
+    count = 0
+    for match in _LINE.finditer(page.text):
+        start, end = match.start(), match.end() - 1
+        width, height = page.x1[end] - page.x0[start], page.bottom[start] - page.top[start]
+        count += FAR * height * (end - start) < width < math.inf
+    return count >= MIN_WIDE
 
 
 def _may_have_names(edges: Sequence[BBox], page: PageChars) -> bool:
@@ -159,25 +176,22 @@ def _may_have_names(edges: Sequence[BBox], page: PageChars) -> bool:
     rules = {(round(edge[1]), round(edge[0]), round(edge[2])) for edge in edges if edge[2] - edge[0] >= MIN_NAMED}
     if len(rules) > MAX_LOOKED_AT:
         return True
+    placed = sorted(zip(page.bottom, page.x0, page.x1, strict=True)) if rules else []
     for place, start, end in rules:
-        level = [
-            number
-            for number, bottom in enumerate(page.bottom)
-            if place - ABOVE < bottom <= place + 2 and page.top[number] > place - 2 * ABOVE
-        ]
-        places = sorted((page.x0[number], page.x1[number]) for number in level if start <= page.x0[number] <= end)
+        first, after = bisect_left(placed, (place - ABOVE,)), bisect_left(placed, (place + 2.0,))
+        places = sorted((x0, x1) for _, x0, x1 in placed[first:after] if start <= x0 <= end)
         if any(right[0] - left[1] > APART for left, right in pairwise(places)):
             return True
     return False
 
 
 def _named(
-    rows: Sequence[Row], edges: Sequence[BBox], parts: Sequence[Sequence[Row]], within: Sequence[Table]
+    rows: Sequence[Row], level: Sequence[Rule], parts: Sequence[Sequence[Row]], within: Sequence[Table]
 ) -> list[Table]:
     """Loaded here: most files need it not."""
     from qwen_batch.read.tables.named import find_named
 
-    return find_named(rows, edges, parts, within)
+    return find_named(rows, level, parts, within)
 
 
 def _with_named(found: Sequence[Table], named: Sequence[Table], within: Sequence[Table]) -> list[Table]:
@@ -185,7 +199,7 @@ def _with_named(found: Sequence[Table], named: Sequence[Table], within: Sequence
     and such found by numbers alone that have no more columns and numbers: their lines are joined to rows."""
     kept = list(found)
     for table in named:
-        over = [other for other in kept if _overlap(table, other)]
+        over = [other for other in kept if overlap(table, other)]
         are_beside = any(_top(lower) < _bottom(upper) for upper, lower in pairwise(sorted(over, key=_top)))
         if not are_beside and all(_replaces(table, other, other in within) for other in over):
             kept = [other for other in kept if other not in over] + [table]
@@ -230,7 +244,7 @@ def _finder_within_rules(
     boxed = [frame for frame in frames if frame.is_boxed] if overfull else []
 
     def find(words: Sequence[Word]) -> list[Table]:
-        within = [table for table in find_booktabs(boxed, words) if any(_overlap(table, other) for other in overfull)]
+        within = [table for table in find_booktabs(boxed, words) if any(overlap(table, other) for other in overfull)]
         return find_booktabs(open_ones, words) + within
 
     return find if open_ones or boxed else None
@@ -241,11 +255,11 @@ def _better(framed: Sequence[Table], free: Sequence[Table]) -> list[Table]:
     alone have a name for each column."""
     kept: list[Table] = []
     for table in framed:
-        over = [other for other in free if _overlap(table, other) and len(other.rows) - other.header_rows >= MIN_ROWS]
+        over = [other for other in free if overlap(table, other) and len(other.rows) - other.header_rows >= MIN_ROWS]
         factor = NAMED if _is_named(table) and all(_is_nameless_part(other, table) for other in over) else FULLER
         if _num_filled(table) >= factor * sum(map(_num_filled, over)):
             kept.append(table)
-    return [*kept, *(table for table in free if not any(_overlap(table, other) for other in kept))]
+    return [*kept, *(table for table in free if not any(overlap(table, other) for other in kept))]
 
 
 def _is_named(table: Table) -> bool:
@@ -262,7 +276,7 @@ def _is_nameless_part(table: Table, whole: Table) -> bool:
 
 
 def _is_part(table: Table, whole: Table) -> bool:
-    return _overlap(table, whole) and _num_filled(table) < _num_filled(whole)
+    return overlap(table, whole) and _num_filled(table) < _num_filled(whole)
 
 
 def _around(grid: Grid, page: PageChars, heights: Sequence[float]) -> Sequence[Char]:
@@ -280,10 +294,3 @@ def _around(grid: Grid, page: PageChars, heights: Sequence[float]) -> Sequence[C
 
 def _num_filled(table: Table) -> int:
     return sum(bool(cell) for row in table.rows for cell in row)
-
-
-def _overlap(table: Table, other: Table) -> bool:
-    if table.bbox is None or other.bbox is None:
-        return False
-    a, b = table.bbox, other.bbox
-    return min(a[2], b[2]) > max(a[0], b[0]) and min(a[3], b[3]) > max(a[1], b[1])
