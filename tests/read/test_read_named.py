@@ -204,6 +204,21 @@ def test_a_line_that_hangs_goes_on_with_all_its_cells(page: Drawing) -> None:
     assert table.rows[2:] == tuple(rows[1:])
 
 
+def test_centred_labels_in_small_letters_do_not_hang(page: Drawing) -> None:
+    rows = [
+        ("libertinus", "Libertine Serif", "LM Mono"),
+        ("lm", "LM Roman", "LM Mono"),
+        ("palatino", "Pagella", "Cursor"),
+        ("times", "XITS", "Cursor"),
+    ]
+    page.text().rule().row(("", "Serif", "Mono"), (72.0, 200.0, 360.0)).rule()
+    for row in rows:
+        middle = 100 - page.canvas.stringWidth(row[0], "Helvetica", 10) / 2
+        page.row(row, (middle, 200.0, 360.0), 13)
+    (table,) = page.rule().gap(24).text().tables()
+    assert table.rows[1:] == tuple(rows)
+
+
 def code(page: Drawing) -> None:
     page.canvas.setFont("Courier", 10)
     for line in ("$ git add buggy", "$ git commit now", "$ git push origin"):

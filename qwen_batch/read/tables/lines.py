@@ -13,6 +13,7 @@ from qwen_batch.records import Span
 
 MIN_BANDS = 2
 HANGING = 0.6  # ems that a line of a label may begin further right than the first
+SAME_INDENT = 0.2  # ems
 ROW_WHITE = 1.25  # times the closest leading: the next row begins
 Placed = tuple[tuple[str, ...], list[tuple[int, int]]]  # the cells, and which of them are wide, as placed_cells says
 
@@ -155,10 +156,10 @@ def _lines_joined(
 ) -> Iterator[Placed]:
     current: Placed | None = None
     lasts: dict[int, Word] = {}  # the last word of each cell of the current row
-    left = min(line[0].x0 for line in lines)
+    indent = _indent([line[0] for line in lines if columns.of(line[0]) == 0])
     for line, (cells, wide) in zip(lines, placed, strict=True):
         firsts = {columns.of(word): word for word in reversed(line)}
-        goes_on = _hangs(firsts, lasts, cells, left) or (current and _go_on(current[0], firsts, lasts, limits))
+        goes_on = _hangs(firsts, lasts, cells, indent) or (current and _go_on(current[0], firsts, lasts, limits))
         is_title = titled and list(firsts) == [0] and firsts[0].text[0].isupper()
         if current and not wide and not current[1] and goes_on and not is_title:
             current = _joined(current[0], cells), []
@@ -171,9 +172,20 @@ def _lines_joined(
         yield current
 
 
-def _hangs(firsts: dict[int, Word], lasts: dict[int, Word], cells: Sequence[str], left: float) -> bool:
-    """Whether a line begins further right than others and with a small letter, and has words in cells that go on."""
-    if 0 not in firsts or not firsts[0].text[0].islower() or firsts[0].x0 < left + HANGING * em_of([firsts[0]]):
+def _indent(labels: Row) -> float:
+    """Where lines of labels begin that hang; nowhere if they begin in several places, as centred ones do."""
+    if not labels:
+        return float("inf")
+    em = em_of(labels)
+    left = min(word.x0 for word in labels)
+    hanging = [word.x0 for word in labels if word.x0 >= left + HANGING * em]
+    return min(hanging) if hanging and max(hanging) < min(hanging) + SAME_INDENT * em else float("inf")
+
+
+def _hangs(firsts: dict[int, Word], lasts: dict[int, Word], cells: Sequence[str], indent: float) -> bool:
+    """Whether a line begins as far right as those that hang and with a small letter, and has words in cells that go
+    on."""
+    if 0 not in firsts or not firsts[0].text[0].islower() or firsts[0].x0 < indent:
         return False
     return all(column in lasts and any(map(str.isalpha, cells[column])) for column in firsts)
 
