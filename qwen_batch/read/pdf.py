@@ -8,10 +8,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.items import UNREAD_PAGES, Content
+from qwen_batch.read.items import Content
 from qwen_batch.read.kinds import kind_name, sniff
 from qwen_batch.read.ocr.recogniser import MAX_SIDE, Recogniser
 from qwen_batch.read.page import pdfium
@@ -27,9 +26,10 @@ from qwen_batch.read.page.raised import with_raised
 from qwen_batch.read.page.spreads import pages_on
 from qwen_batch.read.page.turn import read_upright, with_standing
 from qwen_batch.read.page.vertical import in_columns, is_written_down
+from qwen_batch.read.pdf_verdict import ReadPage, judge
 from qwen_batch.read.tables.marks import Marks, read_marks
 from qwen_batch.read.tables.page_tables import PageTables, read_tables
-from qwen_batch.records import BBox, Line, Page, Table
+from qwen_batch.records import Line, Page, Table
 
 SCAN_SHARE = 0.3  # of the page; a textless page that an image covers this far is a scan
 STAMPED_SHARE = 0.8  # of the page; an image that covers this much, with nothing but stamps over it, is a scan
@@ -37,11 +37,8 @@ STAMP_LINES = 2
 STAMP_EDGE = 0.08  # of the page's height, at the top and at the bottom: where stamps stand
 IMAGE_SHARE = 0.02  # of the page; a smaller image is an ornament
 DRAWN_OBJECTS = 50  # letters drawn as shapes are many; a blank page may have a frame
-DOUBTFUL = 0.7  # confidence of OCR; drawings that it takes for text have less
 HEAD_BYTES = 4096
 LEAST_SIZE = 1.0  # points of a font: a fifth of what can be read
-MAX_NAMED = 200  # characters of hidden text that a warning names
-PAGE_LIST = 12  # page numbers that a warning names
 
 
 def read_pdf(
@@ -69,23 +66,10 @@ def read_pdf(
             )
             raise DocumentError("too_many_pages", message, num_pages)
         recogniser = Recogniser(ocr_seconds, ocr_pictures)
-        read: list[_ReadPage] = []
+        read: list[ReadPage] = []
         for number in range(1, num_pages + 1):
             read.append(_read_page(file, number, tables, recogniser, read[-1].unfinished if read else None))
-    return _judge(read, recogniser.advice)
-
-
-class _ReadPage(NamedTuple):
-    page: Page
-    num_marks: int = 0  # drawn objects besides text
-    broken: str = ""  # why it could not be read
-    garbled: bool = False  # its text layer says nothing
-    unfinished: Table | None = None  # may go on on the next page
-    may_be_read: bool = False  # by OCR: no text, but an image, or so much drawn that it may be letters
-    pictures: tuple[BBox, ...] = ()  # beside its text, that may show more of it
-    partly: bool = False  # such a picture shows text that was not read
-    num_cut: int = 0  # words beyond what is shown of it
-    is_blank: bool = False  # shown as an image on which nothing is seen
+    return judge(read, recogniser.advice)
 
 
 def _check_kind(path: Path) -> None:
@@ -115,20 +99,18 @@ def open_pdf(path: Path, passwords: Sequence[str]) -> PdfFile:
     raise DocumentError("encrypted", f"the PDF is encrypted and {tried}: {advice}")
 
 
-def _read_page(
-    file: PdfFile, page_number: int, tables: bool, recogniser: Recogniser, before: Table | None
-) -> _ReadPage:
+def _read_page(file: PdfFile, page_number: int, tables: bool, recogniser: Recogniser, before: Table | None) -> ReadPage:
     try:
         with file.page(page_number - 1) as page:  # one at a time: a long document would keep hundreds of megabytes
             read = _read_open_page(page, page_number, tables, before)
             if not (read.page.lines or read.num_marks or read.garbled) and _is_undecodable(page, page_number):
-                return _ReadPage(read.page, broken="its content cannot be decoded")
+                return ReadPage(read.page, broken="its content cannot be decoded")
             read = _recognised(read, page, recogniser) if read.may_be_read else read
             return _with_pictures(read, page, recogniser) if read.pictures else read
     except MemoryError:
         raise
     except Exception as error:  # whatever is wrong with a page, the others are read
-        return _ReadPage(Page(page_number, ()), broken=f"{type(error).__name__}: {error}")
+        return ReadPage(Page(page_number, ()), broken=f"{type(error).__name__}: {error}")
 
 
 def _is_undecodable(page: PdfPage, page_number: int) -> bool:
@@ -138,7 +120,7 @@ def _is_undecodable(page: PdfPage, page_number: int) -> bool:
     return is_undecodable(page.file, page_number - 1)
 
 
-def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table | None) -> _ReadPage:
+def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table | None) -> ReadPage:
     view = read_upright(page)
     placement, chars, (width, height) = view.placement, with_raised(view.chars), view.size
     has_text = bool(chars.text) and not chars.text.isspace()
@@ -167,7 +149,7 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
         hidden = f"{hidden} {specks}".strip()
     lines = with_fields(with_standing(view, read, found), left, found)
     if is_garbled("\n".join(line.text for line in lines), view.num_unnamed):
-        return _ReadPage(
+        return ReadPage(
             Page(page_number, (), (), width, height, needs_ocr=True),
             max(1, marks.num_objects),
             garbled=True,
@@ -192,7 +174,7 @@ def _read_open_page(page: PdfPage, page_number: int, tables: bool, before: Table
         hidden=hidden,
     )
     pictures = () if may_be_read or not lines else tuple(pictures_alone(marks.images, lines, view.size))
-    return _ReadPage(
+    return ReadPage(
         page_read,
         marks.num_objects,
         unfinished=unfinished,
@@ -244,7 +226,7 @@ def _are_stamps(lines: Sequence[Line], height: float) -> bool:
     return len(lines) == len(boxes) <= STAMP_LINES and all(box[3] <= edge or box[1] >= height - edge for box in boxes)
 
 
-def _recognised(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _ReadPage:
+def _recognised(read: ReadPage, page: PdfPage, recogniser: Recogniser) -> ReadPage:
     """The page with the text that its image shows, where that can be read."""
     found = recogniser.read(page)
     if found is None:
@@ -259,7 +241,7 @@ def _recognised(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _Read
     return read._replace(page=seen)
 
 
-def _with_pictures(read: _ReadPage, page: PdfPage, recogniser: Recogniser) -> _ReadPage:
+def _with_pictures(read: ReadPage, page: PdfPage, recogniser: Recogniser) -> ReadPage:
     """The page with the text of its pictures at their place, where they show any and it can be read."""
     look = page.render(LOOK_SCALE)
     lines, scores, partly = read.page.lines, [], False
@@ -290,63 +272,3 @@ def _regions(chars: PageChars, tables: Sequence[Table]) -> list[int] | None:
                 if left <= x <= right and upper <= y <= lower:
                     regions[number] = index
     return regions
-
-
-def _judge(read: Sequence[_ReadPage], advice: str) -> Content:
-    """Decide what a document without text is, and warn of pages that are missing from a document with text."""
-    broken = [each.page.page_number for each in read if each.broken]
-    causes = ", ".join(dict.fromkeys(each.broken for each in read if each.broken))
-    scans = [each.page.page_number for each in read if each.page.needs_ocr and not each.garbled and not each.partly]
-    garbled = [each.page.page_number for each in read if each.page.needs_ocr and each.garbled]
-    if not any(each.page.lines and (each.partly or not each.page.needs_ocr) for each in read):
-        if broken and len(broken) == len(read):
-            message = f"none of its pages can be read ({causes}): fetch the file again, or save it anew"
-            raise DocumentError("damaged", message, len(read))
-        if any(each.num_marks for each in read):
-            what = "its text layer is garbled" if any(each.garbled for each in read) else "image-only"
-            message = f"{what}: {_pages(len(read))} and no text that can be read; {advice}"
-            raise DocumentError("needs_ocr", message, len(read))
-        if broken:
-            what = f"pages that cannot be read: {_listed(broken)} ({causes}), and the others are blank"
-            raise DocumentError("damaged", f"{what}: fetch the file again, or save it anew", len(read))
-        are_scans = any(each.is_blank for each in read)
-        what = "nothing is seen on their images" if are_scans else "nothing is written or drawn on them"
-        raise DocumentError("empty", f"{_pages(len(read))}, all blank: {what}", len(read))
-    warnings = []
-    if scans:
-        warnings.append(f"pages without text, shown as images (need OCR): {_listed(scans)}")
-    if garbled:
-        warnings.append(f"pages whose text layer is garbled (need OCR): {_listed(garbled)}")
-    if partly := [each.page.page_number for each in read if each.partly]:
-        warnings.append(f"pages with pictures of text that was not read (input.ocr: all reads it): {_listed(partly)}")
-    if seen := [each.page for each in read if each.page.ocr_confidence is not None]:
-        mean = sum(page.ocr_confidence or 0.0 for page in seen) / len(seen)
-        numbers = _listed([page.page_number for page in seen])
-        warnings.append(f"pages read by OCR, with a confidence of {mean:.2f}: {numbers}")
-        if doubtful := [page.page_number for page in seen if (page.ocr_confidence or 0.0) < DOUBTFUL]:
-            warnings.append(f"pages on which much may be misread (OCR was unsure): {_listed(doubtful)}")
-    if cut := [each.page.page_number for each in read if each.num_cut]:
-        words = _words(sum(each.num_cut for each in read))
-        warnings.append(
-            f"pages with text beyond their edges, which is not shown and left out ({words}): {_listed(cut)}"
-        )
-    if unseen := [each.page for each in read if each.page.hidden]:
-        text = " ".join(page.hidden for page in unseen)
-        count, numbers = _words(len(text.split())), _listed([page.page_number for page in unseen])
-        warnings.append(f"hidden text was left out ({count} on pages {numbers}): {text[:MAX_NAMED]}")
-    if broken:
-        warnings.append(f"pages that could not be read: {_listed(broken)} ({causes})")
-    return Content(tuple(each.page for each in read), tuple(warnings), (UNREAD_PAGES,) if broken else ())
-
-
-def _words(count: int) -> str:
-    return "one word" if count == 1 else f"{count} words"
-
-
-def _pages(count: int) -> str:
-    return "one page" if count == 1 else f"{count} pages"
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    shown = ", ".join(map(str, numbers[:PAGE_LIST]))
-    return shown if len(numbers) <= PAGE_LIST else f"{shown} and {len(numbers) - PAGE_LIST} more"
