@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from qwen_batch.read.page.chars import Char, PageChars
 from qwen_batch.read.page.forms import Field, as_chars
-from qwen_batch.read.page.words import Row, Word, is_numeric, middle_of, numbers_of, rows_of, words_of
+from qwen_batch.read.page.words import Row, Word, middle_of, numbers_of, rows_of, words_of
 from qwen_batch.read.table_heads import is_data
-from qwen_batch.read.tables.columns import MIN_ROWS, find_columns, overlap
+from qwen_batch.read.tables.choice import better, is_part, num_filled, top_of, with_named, with_rest
+from qwen_batch.read.tables.columns import find_columns, overlap
 from qwen_batch.read.tables.grids import Rule, Rules, rules_of
 from qwen_batch.read.tables.gutters import columns_of
 from qwen_batch.read.tables.marks import Marks
@@ -23,8 +24,6 @@ from qwen_batch.read.tables.shades import table_edges
 from qwen_batch.records import BBox, Table
 
 FINER = 1.5  # times the filled cells of ruled tables: an unruled one in their place is right
-FULLER = 1.2  # times the filled cells found by numbers alone: what stands between rules is right
-NAMED = 0.6  # times the same, where only what stands between rules has a whole head
 MAX_CELL_LINES = 10  # of a table whose rows are open at the sides
 MAX_FOOT = 3  # rows below a table that goes on on the next page: notes, a page number
 _LINE = re.compile(r"\S[^\r\n]{6,58}\S")
@@ -32,8 +31,6 @@ FAR, MIN_WIDE = 1.1, 4  # heights of a capital letter to a character, and lines 
 MIN_NAMED = 60.0  # points of a rule below names
 MAX_LOOKED_AT = 40  # rules of a page
 ABOVE, APART = 14.0, 6.0  # points from a rule to the text above it, and between two names
-STRAY = 0.35  # of the cells of a column
-SAME_TOP = 4.0  # points
 MIN_RULE = 20.0  # points: three as long as this may make a table without upright rules
 
 Filled = tuple[PageChars, Sequence[Field]]  # the fields are those that stand beside no text
@@ -65,16 +62,16 @@ def read_tables(marks: Marks, page: PageChars, filled: Filled | None = None, bef
     words = words_of(page) if framer or any(numbers) or before else []
     rows = rows_of(words)
     framed = framer(words) if framer else []
-    framed = [table for table in framed if not any(_is_part(table, other) for other in framed)]
+    framed = [table for table in framed if not any(is_part(table, other) for other in framed)]
     unruled: list[Table] = []
     columns: list[list[Row]] = []
     free = find_columns(rows) if numbers.level else []
     if numbers.level:
         columns = columns_of(rows)
         free += _within_columns(columns, [*ruled, *framed, *free])
-    for table in _better(framed, free):
+    for table in better(framed, free):
         over = [other for other in ruled if overlap(table, other)]
-        if _num_filled(table) >= FINER * sum(map(_num_filled, over)):
+        if num_filled(table) >= FINER * sum(map(num_filled, over)):
             ruled = [other for other in ruled if other not in over]
             unruled.append(table)
     found = [*ruled, *unruled]
@@ -83,12 +80,12 @@ def read_tables(marks: Marks, page: PageChars, filled: Filled | None = None, bef
         within = [table for table in found if table in ruled or table in framed]
         level = rules.level or [Rule(y, x0, x1) for x0, y, x1, bottom in edges if x1 - x0 > bottom - y]
         named = _named(rows, level, [rows, *columns], within)
-        found = _with_named(found, named, within)
+        found = with_named(found, named, within)
     if numbers.flush:
         found += [table for table in _pairs(rows) if not any(overlap(table, other) for other in found)]
     if before is not None:
-        found = _with_rest(found, _rest(rows, before))
-    found.sort(key=_top)
+        found = with_rest(found, _rest(rows, before))
+    found.sort(key=top_of)
     return PageTables(tuple(found), _unfinished(found, rows))
 
 
@@ -130,14 +127,6 @@ def _most_lines(table: Table) -> int:
     return max(cell.count("\n") + 1 for row in table.rows for cell in row)
 
 
-def _top(table: Table) -> float:
-    return table.bbox[1] if table.bbox else 0.0
-
-
-def _bottom(table: Table) -> float:
-    return table.bbox[3] if table.bbox else 0.0
-
-
 def _unfinished(tables: Sequence[Table], rows: Sequence[Row]) -> Table | None:
     """The last table, if no rules close it and nothing but a foot stands below."""
     if not tables or not tables[-1].dividers or tables[-1].bbox is None:
@@ -151,14 +140,6 @@ def _rest(rows: Sequence[Row], before: Table) -> Table | None:
     from qwen_batch.read.tables.continued import continued
 
     return continued(rows, before)
-
-
-def _with_rest(tables: Sequence[Table], rest: Table | None) -> list[Table]:
-    """The tables of a page with the rest of one from the page before, unless it has been found as a larger one."""
-    over = [table for table in tables if rest and overlap(table, rest)]
-    if rest is None or any(len(table.rows) > len(rest.rows) for table in over):
-        return list(tables)
-    return [*(table for table in tables if table not in over), rest]
 
 
 def _has_wide_lines(page: PageChars) -> bool:
@@ -194,36 +175,6 @@ def _named(
     return find_named(rows, level, parts, within)
 
 
-def _with_named(found: Sequence[Table], named: Sequence[Table], within: Sequence[Table]) -> list[Table]:
-    """The tables of a page with those that begin with names; these replace such `within` rules that lack their head,
-    and such found by numbers alone that have no more columns and numbers: their lines are joined to rows."""
-    kept = list(found)
-    for table in named:
-        over = [other for other in kept if overlap(table, other)]
-        are_beside = any(_top(lower) < _bottom(upper) for upper, lower in pairwise(sorted(over, key=_top)))
-        if not are_beside and all(_replaces(table, other, other in within) for other in over):
-            kept = [other for other in kept if other not in over] + [table]
-    return kept
-
-
-def _replaces(table: Table, other: Table, is_within: bool) -> bool:
-    higher = _top(other) - _top(table)
-    if _num_numbers(table) < _num_numbers(other) or higher < (SAME_TOP if is_within else -SAME_TOP):
-        return False
-    return is_within or len(table.rows[0]) >= _num_columns(other)
-
-
-def _num_columns(table: Table) -> int:
-    """Those with a name, or with more than a stray cell."""
-    columns = list(zip(*table.rows, strict=True))
-    return sum(any(column[: table.header_rows]) or sum(map(bool, column)) > STRAY * len(column) for column in columns)
-
-
-def _num_numbers(table: Table) -> int:
-    """Those that belong to a label."""
-    return sum(is_numeric(cell) for row in table.rows for cell in row[1:])
-
-
 def _pairs(rows: Sequence[Row]) -> list[Table]:
     """Loaded here: most files need it not."""
     from qwen_batch.read.tables.pairs import find_pairs
@@ -250,35 +201,6 @@ def _finder_within_rules(
     return find if open_ones or boxed else None
 
 
-def _better(framed: Sequence[Table], free: Sequence[Table]) -> list[Table]:
-    """Tables between rules and tables by their numbers alone; where both are, those between rules if they have more, or
-    alone have a name for each column."""
-    kept: list[Table] = []
-    for table in framed:
-        over = [other for other in free if overlap(table, other) and len(other.rows) - other.header_rows >= MIN_ROWS]
-        factor = NAMED if _is_named(table) and all(_is_nameless_part(other, table) for other in over) else FULLER
-        if _num_filled(table) >= factor * sum(map(_num_filled, over)):
-            kept.append(table)
-    return [*kept, *(table for table in free if not any(overlap(table, other) for other in kept))]
-
-
-def _is_named(table: Table) -> bool:
-    """Whether the head names all columns."""
-    heads = table.rows[: table.header_rows]
-    return bool(heads) and not all(map(is_data, heads)) and all(map(any, zip(*heads, strict=True)))
-
-
-def _is_nameless_part(table: Table, whole: Table) -> bool:
-    """Whether a table without a head has no more columns than another, and is no wider."""
-    if table.header_rows or table.bbox is None or whole.bbox is None or len(table.rows[0]) > len(whole.rows[0]):
-        return False
-    return whole.bbox[0] <= table.bbox[0] and table.bbox[2] <= whole.bbox[2]
-
-
-def _is_part(table: Table, whole: Table) -> bool:
-    return overlap(table, whole) and _num_filled(table) < _num_filled(whole)
-
-
 def _around(grid: Grid, page: PageChars, heights: Sequence[float]) -> Sequence[Char]:
     """From the first character at the height of a grid to the last: a page may have many small ones.
 
@@ -290,7 +212,3 @@ def _around(grid: Grid, page: PageChars, heights: Sequence[float]) -> Sequence[C
         return ()
     after = next(number for number in range(len(heights), first, -1) if top <= heights[number - 1] <= bottom)
     return page.chars(first, after)
-
-
-def _num_filled(table: Table) -> int:
-    return sum(bool(cell) for row in table.rows for cell in row)
