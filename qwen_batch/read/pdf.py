@@ -105,7 +105,7 @@ def _read_page(file: PdfFile, page_number: int, tables: bool, recogniser: Recogn
             read = _read_open_page(page, page_number, tables, before)
             if not (read.page.lines or read.num_marks or read.garbled) and _is_undecodable(page, page_number):
                 return ReadPage(read.page, broken="its content cannot be decoded")
-            read = _recognised(read, page, recogniser) if read.may_be_read else read
+            read = _recognised(read, page, recogniser, tables) if read.may_be_read else read
             return _with_pictures(read, page, recogniser) if read.pictures else read
     except MemoryError:
         raise
@@ -226,7 +226,7 @@ def _are_stamps(lines: Sequence[Line], height: float) -> bool:
     return len(lines) == len(boxes) <= STAMP_LINES and all(box[3] <= edge or box[1] >= height - edge for box in boxes)
 
 
-def _recognised(read: ReadPage, page: PdfPage, recogniser: Recogniser) -> ReadPage:
+def _recognised(read: ReadPage, page: PdfPage, recogniser: Recogniser, tables: bool) -> ReadPage:
     """The page with the text that its image shows, where that can be read."""
     found = recogniser.read(page)
     if found is None:
@@ -238,6 +238,10 @@ def _recognised(read: ReadPage, page: PdfPage, recogniser: Recogniser) -> ReadPa
     seen = read.page._replace(lines=found.lines, needs_ocr=False, ocr_confidence=found.confidence)
     if found.quarters % 2:
         seen = seen._replace(width=seen.height, height=seen.width)
+    if tables:
+        from qwen_batch.read.tables.scanned import find_tables  # loads what only pages that are images need
+
+        seen = seen._replace(tables=find_tables(found.lines))
     return read._replace(page=seen)
 
 

@@ -108,6 +108,44 @@ def test_recognised_pages_are_marked_with_their_confidence(
     assert (clean.text, clean.flags) == ("Typed.\n\nA scan.", ("ocr",))
 
 
+def as_lines(rows: list[tuple[str, ...]], places: tuple[float, ...]) -> tuple[Line, ...]:
+    """Recognised cells of rows below each other, 6 points a letter."""
+    return tuple(
+        Line(text, (x, 200 + 20 * number, x + 6 * len(text), 212 + 20 * number), 10.0)
+        for number, row in enumerate(rows)
+        for x, text in zip(places, row, strict=True)
+        if text
+    )
+
+
+def test_tables_of_a_scan_are_tables(tmp_path: Path, nda: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        ("Item", "Quantity", "Amount"),
+        ("Steel nails", "100", "3.00"),
+        ("Hammer", "2", "25.00"),
+        ("Saw", "1", "9.50"),
+    ]
+    title = Line("Delivered in March by the carrier of our choice.", (72, 150, 360, 162), 10.0)
+    lines = (title, *as_lines(rows, (72, 250, 350)))
+    monkeypatch.setattr(ocr, "_is_installed", lambda: True)
+    monkeypatch.setattr(ocr, "recognise", lambda page: ocr.Recognised(lines, 0.9))
+    content = read_pdf(scan(tmp_path, nda), ocr_seconds=60)
+    (table,) = content.pages[0].tables
+    assert table.rows == tuple(rows)
+    text = clean_document(Document("d", "d", "0" * 64, content.pages), CleanSteps()).text
+    assert text.startswith(f"{title.text}\n\n| Item | Quantity | Amount |\n")
+    assert text.count("Hammer") == 1
+    assert not read_pdf(scan(tmp_path, nda), ocr_seconds=60, tables=False).pages[0].tables
+
+
+def test_columns_of_text_on_a_scan_are_no_table(tmp_path: Path, nda: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left, right = "the tenant shall keep it in order", "and the landlord bears what it costs"
+    lines = as_lines([(left, right)] * 12, (72, 320))
+    monkeypatch.setattr(ocr, "_is_installed", lambda: True)
+    monkeypatch.setattr(ocr, "recognise", lambda page: ocr.Recognised(lines, 0.9))
+    assert not read_pdf(scan(tmp_path, nda), ocr_seconds=60).pages[0].tables
+
+
 def test_a_page_that_ocr_is_unsure_of_is_named(tmp_path: Path, nda: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ocr, "_is_installed", lambda: True)
     monkeypatch.setattr(ocr, "recognise", lambda page: A_SCAN._replace(confidence=0.64))
