@@ -33,6 +33,7 @@ MIN_ON = 3  # lines that stand on an image
 LONG = 0.4  # of the page's width: lines that go through the only page's watermark, where a figure's labels are short
 SINGLE = 3.0  # times the font size of the body: words that may say on one page alone what the page is
 CENTRE = (0.25, 0.75)  # of the page's height
+FOOT = 0.85  # of the page's height: what stands beneath is no text of the page's own
 _WORDS = (  # as they are printed over drafts and copies, without their spaces
     "draft finaldraft draftcopy copy certifiedcopy uncontrolledcopy duplicate void cancelled canceled sample specimen "
     "confidential strictlyconfidential secret topsecret internaluseonly donotcopy notforrelease notfordistribution "
@@ -52,6 +53,7 @@ def remove_watermarks(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Re
     """Take out words that are printed over other words."""
     body = body_size_of(pages)
     repeated = _repeated(pages)
+    repeated -= _headings(pages, repeated, body)
     tiles = [[number for number, line in enumerate(page.lines) if is_slanted(line)] for page in pages]
     slanted = Counter(
         page.lines[number].text.strip() for page, of_page in zip(pages, tiles, strict=True) for number in of_page
@@ -92,6 +94,40 @@ def _repeated(pages: Sequence[Page]) -> frozenset[Place | None]:
     """Texts and places of the lines that most pages have."""
     counts = Counter(place for page in pages for place in {_place(line) for line in page.lines} if place)
     return frozenset(place for place, count in counts.items() if count >= max(MIN_REPEATED, len(pages) * MOST))
+
+
+def _headings(pages: Sequence[Page], repeated: Container[Place | None], body: float) -> set[Place | None]:
+    """Those of large level lines that lie over no other line on any page, and on most have their text beneath, as
+    `Certificate` has: what is printed across pages misses none of their text, or stands where it has ended."""
+    counts: Counter[Place | None] = Counter()
+    below: Counter[Place | None] = Counter()
+    crossing: set[Place | None] = set()
+    for page in pages:
+        for line in page.lines:
+            place = _place(line)
+            if place not in repeated or (line.font_size or 0.0) < LARGE * body:
+                continue
+            counts[place] += 1
+            below[place] += _has_text_beneath(line, page, body)
+            if not _is_level(line) or _below(line, page):
+                crossing.add(place)
+    return {place for place, count in counts.items() if 2 * below[place] > count and place not in crossing}
+
+
+def _is_level(line: Line) -> bool:
+    return line.bbox is not None and line.bbox[3] - line.bbox[1] <= SLANT * (line.font_size or 0.0)
+
+
+def _has_text_beneath(line: Line, page: Page, body: float) -> bool:
+    """Whether smaller text than it stands beneath it, and not at the foot of the page."""
+    foot = FOOT * (page.height or math.inf)
+    return any(
+        other.bbox is not None
+        and line.bbox is not None
+        and line.bbox[3] <= (other.bbox[1] + other.bbox[3]) / 2 < foot
+        and (other.font_size or 0.0) < LARGE * body
+        for other in page.lines
+    )
 
 
 def _place(line: Line) -> Place | None:
@@ -155,8 +191,7 @@ def _lies_over(line: Line, page: Page, body: float, repeated: Container[Place | 
         return False
     if not _fits(line):
         return False
-    others = [other for other in page.lines if other is not line and other.bbox and len(other.text.strip()) > 1]
-    below = [other for other in others if other.bbox and _overlap(line.bbox, other.bbox)]
+    below = _below(line, page)
     if line.font_size >= LARGE * body and len(below) >= MIN_OVER:
         return True
     if line.font_size >= LARGE * body and _is_central(line, page):
@@ -164,6 +199,12 @@ def _lies_over(line: Line, page: Page, body: float, repeated: Container[Place | 
         if says_so or _place(line) in repeated:
             return True
     return _place(line) in repeated and any(_place(other) not in repeated for other in below)
+
+
+def _below(line: Line, page: Page) -> list[Line]:
+    """The lines of text that a line lies over."""
+    others = [other for other in page.lines if other is not line and other.bbox and len(other.text.strip()) > 1]
+    return [other for other in others if line.bbox and other.bbox and _overlap(line.bbox, other.bbox)]
 
 
 def _is_central(line: Line, page: Page) -> bool:

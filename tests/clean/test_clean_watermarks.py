@@ -79,6 +79,18 @@ def test_large_words_in_the_middle_of_most_pages_go_though_the_text_ends_above()
     assert clean((*texts[0], BELOW), *texts[1:]).removed == ()
 
 
+def test_a_heading_in_the_middle_of_most_pages_stays_over_its_text() -> None:
+    heading = Line("Certificate of Achievement", (100.0, 240.0, 460.0, 264.0), 24.0)
+    texts = [
+        body([f"Person {word} of page {n} has completed the course." for word in "abcd"], 320.0) for n in (1, 2, 3)
+    ]
+    assert clean(*((heading, *text) for text in texts)).removed == ()
+    crossed = body(["The court finds that clause a is valid.", "The court finds that clause b is."], 240.0)
+    assert len(clean((heading, *crossed, *texts[0]), *((heading, *text) for text in texts[1:])).removed) == 3
+    slanted = heading._replace(bbox=(150.0, 200.0, 400.0, 300.0))
+    assert len(clean(*((slanted, *text) for text in texts)).removed) == 3
+
+
 @pytest.mark.parametrize(("text", "goes"), [("DRAFT", True), ("Do not copy", True), ("草稿", True), ("Annex", False)])
 def test_large_words_in_the_middle_of_the_only_page_go_if_watermarks_say_them(text: str, goes: bool) -> None:
     mark = BELOW._replace(text=text)
