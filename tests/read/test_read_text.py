@@ -89,8 +89,9 @@ def test_a_pdf_named_as_text_is_refused() -> None:
         decode(b"%PDF-1.4\n1 0 obj <<>> endobj\n")
 
 
-def test_lines_end_at_newlines_alone() -> None:
-    assert [line.text for line in split_lines("a\r\nb\rc\nd\x0ce\u2028f\x85g")] == ["a", "b", "c", "d", "e\u2028f\x85g"]
+def test_where_lines_end() -> None:
+    texts = [line.text for line in split_lines("a\r\nb\rc\nd\x0ce\x0bf\u2028g\u2029h\x85i")]
+    assert texts == ["a", "b", "c", "d", "e", "f", "g", "", "h\x85i"]
 
 
 def test_a_file_is_one_page(tmp_path: Path) -> None:
