@@ -75,6 +75,11 @@ def test_rare_control_characters_do_not_make_a_text_binary() -> None:
     assert decode(text.encode()) == (text, ())
 
 
+@pytest.mark.parametrize("text", ["a\vb é", "naïve café\0ok\n", "第一条 合同\v第二条\n", "a\x85b\u2028c\u2029d\fe\vf"])
+def test_a_control_character_in_a_short_text_does_not_make_it_binary(text: str) -> None:
+    assert decode(text.encode()) == (text, ())
+
+
 @pytest.mark.parametrize(
     "data", [b"%PDF-1.4 \0\0\0\0 \x01\x02\x03\x04", bytes(range(256)) * 4, b"\x89PNG\0\0\0\x01\x02\x03"]
 )
