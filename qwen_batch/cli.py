@@ -174,7 +174,9 @@ def extract(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each file.")] = False,
     as_diff: Annotated[bool, typer.Option("--diff", help="What cleaning changed, word by word.")] = False,
     as_html: Annotated[bool, typer.Option("--html", help="Text beside pictures of the pages, for a browser.")] = False,
-    password: Annotated[str | None, typer.Option(metavar="P", help="Opens encrypted PDFs.")] = None,
+    password: Annotated[
+        list[str] | None, typer.Option(metavar="P", help="Opens encrypted PDFs; repeatable: all are tried.")
+    ] = None,
     password_file: Annotated[Path | None, typer.Option(metavar="F", help="A file with one password a line.")] = None,
     no_clean: Annotated[bool, typer.Option("--no-clean", help="The text as it is read: no cleaning step.")] = False,
     without: Annotated[
@@ -201,7 +203,7 @@ def extract(
         memory_limit=_size("--memory-limit", memory_limit),
         max_pages=max_pages,
         ocr=ocr.value,
-        passwords=() if password is None else (password,),
+        passwords=tuple(password or ()),
         password_file=None if password_file is None else str(password_file),
     )
     raise typer.Exit(run_extraction(Extraction(tuple(files), wanted, settings, tuple(without or ()), no_clean)))

@@ -60,6 +60,8 @@ def plain_extraction(arguments: Sequence[str]) -> Extraction | None:
                 without.append(value)
             elif (setting := _SETTINGS[name](value)) is None:
                 return None
+            elif name == "--password":
+                settings["passwords"] = (*settings.get("passwords", ()), value)
             else:
                 settings |= setting
         elif word.startswith("-"):

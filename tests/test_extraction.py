@@ -28,6 +28,7 @@ def settings(**changes: Any) -> ReadSettings:
     [
         (["a.pdf", "--json"], Extraction((Path("a.pdf"),), frozenset({"json"}))),
         (["--password", "x y", "a", "b"], Extraction((Path("a"), Path("b")), settings=settings(passwords=("x y",)))),
+        (["--password", "x", "a", "--password=y"], Extraction((Path("a"),), settings=settings(passwords=("x", "y")))),
         (
             ["--password=--x", "--password-file", "f", "a"],
             Extraction((Path("a"),), settings=settings(passwords=("--x",), password_file="f")),

@@ -27,6 +27,8 @@ _DISGUISED = re.compile(
     "|(?<=[\uff10-\uff19])(?:\uff0e(?=[\uff10-\uff19])|\uff0c(?=[\uff10-\uff19]{3}(?![\uff10-\uff19]))|\uff05)"
 )
 _SPACES = re.compile("[\t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
+# What ends a line within what its format takes for one. On a printed page they stand for letters without a name.
+_BREAKS = late(" ?[\x0b\x0c\x85\u2028\u2029]+ ?")
 _SOFT_HYPHEN_AT_END = re.compile("\u00ad\\s*$")
 _INVISIBLE = late(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u202a-\u202e\u2028\u2029\u2060-\u2064\u2066-\u206f"
@@ -143,17 +145,25 @@ def _visible(line: Line, removed: Counter[str]) -> Line:
 
 
 def _normalise_line(line: Line, removed: Counter[str], misread: list[str]) -> Line:
-    text = normalise_text(decode_again(line.text, misread), removed)
+    text = decode_again(line.text, misread)
+    text = normalise_text(text if line.bbox is not None else _without_breaks(text), removed)
     return line if text is line.text else line._replace(text=text)
 
 
+def _without_breaks(text: str) -> str:
+    """Words on both sides of a line break stay apart."""
+    return text if text.isprintable() else _BREAKS().sub(" ", text)
+
+
 def _normalise_table(table: Table, misread: list[str]) -> Table:
-    rows = tuple(tuple(_normalise_cell(cell, misread) for cell in row) for row in table.rows)
+    printed = table.bbox is not None
+    rows = tuple(tuple(_normalise_cell(cell, misread, printed) for cell in row) for row in table.rows)
     return table._replace(rows=rows)
 
 
-def _normalise_cell(cell: str, misread: list[str]) -> str:
-    return "\n".join(normalise_text(decode_again(line, misread)) for line in cell.split("\n"))
+def _normalise_cell(cell: str, misread: list[str], printed: bool) -> str:
+    lines = [decode_again(line, misread) for line in cell.split("\n")]
+    return "\n".join(normalise_text(line if printed else _without_breaks(line)) for line in lines)
 
 
 def _named(removed: Counter[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from pathlib import Path
 from typing import Literal
@@ -79,13 +80,14 @@ _NAMES: dict[str, str] = {
 BOMS = (b"\xef\xbb\xbf", b"\xff\xfe\0\0", b"\0\0\xfe\xff", b"\xff\xfe", b"\xfe\xff")
 _PDF_OBJECT = re.compile(rb"[\r\n]\d+ \d+ obj\b")
 MAX_CONTROL_SHARE = 0.03
+MAX_IN_UTF8 = 0.1  # the same, where all bytes are valid UTF-8: of a short text one is much
 MIN_LATIN_SHARE = 0.9  # where zeros tell already
 MIN_KNOWN_SHARE = 0.97  # of the characters of a text in UTF-16; of bytes at random half are
 # Compiled where it is wanted: two milliseconds.
 _KNOWN = (
     "[\t\n\r -~\xa0-\xff\u0370-\u06ff\u0e00-\u0e7f\u2010-\u203a\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff00-\uffee]"
 )
-CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\x1b")) + b"\x7f"
+CONTROLS = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1b")) + b"\x7f"
 
 
 def kind_name(kind: Kind) -> str:
@@ -125,12 +127,23 @@ def sniff(head: bytes) -> Kind:
 
 def looks_like_text(head: bytes) -> bool:
     """Text has a byte-order mark or hardly any control characters."""
-    if head.startswith(BOMS):
-        return True
+    return head.startswith(BOMS) or not _has_many_controls(head) or utf16_of(head) is not None
+
+
+def _has_many_controls(head: bytes) -> bool:
     controls = len(head) - len(head.translate(None, CONTROLS))
-    if controls > MAX_CONTROL_SHARE * len(head) and utf16_of(head):
-        return True
-    return controls <= MAX_CONTROL_SHARE * len(head)
+    if controls <= MAX_CONTROL_SHARE * len(head):
+        return False
+    return controls > MAX_IN_UTF8 * len(head) or not _is_utf8(head)
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Whether all bytes are UTF-8; the last character may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def utf16_of(head: bytes) -> str | None:
@@ -144,7 +157,7 @@ def utf16_of(head: bytes) -> str | None:
     if max(even, odd) > 0.4 * half and min(even, odd) < 0.05 * half:
         latin = "utf-16-be" if even > odd else "utf-16-le"
         return latin if _known_share(head[: 2 * half], latin) >= MIN_LATIN_SHARE else None
-    if len(head) - len(head.translate(None, CONTROLS)) <= MAX_CONTROL_SHARE * len(head) or half < 4:
+    if not _has_many_controls(head) or half < 4:
         return None
     shares = {name: _known_share(head[: 2 * half], name) for name in ("utf-16-le", "utf-16-be")}
     best = max(shares, key=lambda name: shares[name])

@@ -130,3 +130,13 @@ def test_a_page_reports_what_was_misread() -> None:
 )
 def test_spaces_between_all_characters_of_a_line_are_none(text: str, meant: str) -> None:
     assert normalise_text(text) == meant
+
+
+def test_words_on_both_sides_of_a_line_break_stay_apart() -> None:
+    breaks = "a\u2028b\u2029c\x85d \x0be\x0cf"
+    printed = Line("di\x0berent", (0.0, 0.0, 9.0, 9.0))  # a letter without a name
+    pages = [Page(1, (Line(breaks), Line("\u00c3\x85"), printed), (Table(((breaks,),)),))]
+    (page,), removals = normalise_pages(pages)
+    assert [line.text for line in page.lines] == ["a b c d e f", "Å", "dierent"]
+    assert page.tables[0].rows == (("a b c d e f",),)
+    assert [removal.text for removal in removals] == ["U+000B x1", "\u00c3 x1"]

@@ -75,6 +75,11 @@ def test_rare_control_characters_do_not_make_a_text_binary() -> None:
     assert decode(text.encode()) == (text, ())
 
 
+@pytest.mark.parametrize("text", ["a\vb é", "naïve café\0ok\n", "第一条 合同\v第二条\n", "a\x85b\u2028c\u2029d\fe\vf"])
+def test_a_control_character_in_a_short_text_does_not_make_it_binary(text: str) -> None:
+    assert decode(text.encode()) == (text, ())
+
+
 @pytest.mark.parametrize(
     "data", [b"%PDF-1.4 \0\0\0\0 \x01\x02\x03\x04", bytes(range(256)) * 4, b"\x89PNG\0\0\0\x01\x02\x03"]
 )
@@ -89,8 +94,9 @@ def test_a_pdf_named_as_text_is_refused() -> None:
         decode(b"%PDF-1.4\n1 0 obj <<>> endobj\n")
 
 
-def test_lines_end_at_newlines_alone() -> None:
-    assert [line.text for line in split_lines("a\r\nb\rc\nd\x0ce\u2028f\x85g")] == ["a", "b", "c", "d", "e\u2028f\x85g"]
+def test_where_lines_end() -> None:
+    texts = [line.text for line in split_lines("a\r\nb\rc\nd\x0ce\x0bf\u2028g\u2029h\x85i")]
+    assert texts == ["a", "b", "c", "d", "e", "f", "g", "", "h\x85i"]
 
 
 def test_a_file_is_one_page(tmp_path: Path) -> None:

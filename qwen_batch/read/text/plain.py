@@ -82,6 +82,10 @@ def too_large() -> DocumentError:
 
 
 def split_lines(text: str) -> tuple[Line, ...]:
-    """Lines end at \\n, \\r\\n, \\r or a form feed, and nowhere else (`str.splitlines` also breaks at U+2028)."""
-    plain = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n")
+    """Lines end at \\n, \\r\\n, \\r, a form feed, a vertical tab or U+2028, and paragraphs at U+2029.
+
+    U+0085 may be half of a misread character: cleaning, which decodes that again, makes it a space.
+    """
+    plain = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n").replace("\v", "\n")
+    plain = plain.replace("\u2028", "\n").replace("\u2029", "\n\n")
     return tuple(Line(line) for line in plain.split("\n"))
