@@ -116,7 +116,8 @@ def _break_at_marks(paragraph: Sequence[Row], row: Row) -> str | None:
 def _break_at_edges(paragraph: Sequence[Row], row: Row) -> str | None:
     last = paragraph[-1]
     if is_short(last, row):
-        return PARAGRAPH if row.x0 - last.x0 > INDENT * row.size and not _are_centred([*paragraph, row]) else LINE
+        is_further_in = row.x0 - last.x0 > INDENT * row.size and not _hangs(paragraph, row)
+        return PARAGRAPH if is_further_in and not _are_centred([*paragraph, row]) else LINE
     step = row.x0 - last.x0
     if step < -FAR_INDENT * row.size:
         return None if len(paragraph) == 1 and _is_first(last, row) else LINE
@@ -134,6 +135,12 @@ def _is_first(first: Row, row: Row) -> bool:
     is_near = first.x0 - row.x0 < FIRST_INDENT * row.size
     is_wide = 2 * (first.x1 - first.x0) > row.right - row.x0
     return is_near and is_wide and not ends_sentence(first.text) and not is_short(first._replace(right=row.right), row)
+
+
+def _hangs(paragraph: Sequence[Row], row: Row) -> bool:
+    """Whether a line goes on with the sentence of an item, below its text."""
+    last = paragraph[-1]
+    return len(paragraph) == 1 and is_item_text(last.text) and not ends_sentence(last.text) and row.text[0].islower()
 
 
 def _are_centred(rows: Sequence[Row]) -> bool:

@@ -113,6 +113,17 @@ def test_a_list_item_with_a_wide_gap_goes_on() -> None:
     assert cleaned(page(1, *lines)) == "! Any material that was posted without authorization is removed"
 
 
+def test_the_sentence_of_an_item_goes_on_below_its_text() -> None:
+    """Where it was broken before its line was full, no empty line parts it."""
+    full = line("A line of the text that fills the page", TOP, x1=RIGHT)
+    item = line("• the first item that is broken", TOP + 12, x1=RIGHT - 150)
+    more = line("continues on the next line", TOP + 24, x0=LEFT + 10, x1=LEFT + 130)
+    second = line("• the second", TOP + 36, x1=LEFT + 60)
+    assert cleaned(page(1, full, item, more, second)).endswith(
+        "• the first item that is broken\ncontinues on the next line\n• the second"
+    )
+
+
 def test_a_step_that_would_leave_no_text_is_left_out() -> None:
     made = document(*(page(number, line("All that there is", 30.0)) for number in range(1, 6)))
     done = clean_document(made, CleanSteps())

@@ -112,6 +112,20 @@ def test_several_lines_of_a_value_stay_apart(tmp_path: Path) -> None:
     assert cleaned.pages[0].text == "Notes:\nline one\nline two\nThe end."
 
 
+def test_several_lines_stand_behind_the_label_to_their_left(tmp_path: Path) -> None:
+    """Not behind the line above, though that is nearer."""
+    canvas = Canvas(str(tmp_path / "remarks.pdf"))
+    for y, text in [(630, "Languages"), (590, "Remarks"), (490, "End of the form")]:
+        canvas.drawString(50, y, text)
+    canvas.acroForm.textfield(name="a", value="English, German", x=150, y=625, width=150, height=17)
+    canvas.acroForm.textfield(
+        name="b", value="Line one\nLine two", x=150, y=540, width=250, height=55, fieldFlags="multiline"
+    )
+    canvas.save()
+    lines = ["Languages English, German", "Remarks", "Line one", "Line two", "End of the form"]
+    assert read_lines(tmp_path / "remarks.pdf") == lines
+
+
 def cleaned_text(path: Path) -> str:
     return clean_document(Document("a", "a.pdf", "", read_pdf(path).pages), CleanSteps()).pages[0].text
 

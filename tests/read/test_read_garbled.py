@@ -51,6 +51,12 @@ def shifted(text: str, step: int) -> str:
     return "".join(char if char == "\n" else chr(ord(char) + step) for char in text)
 
 
+def rotated(text: str, step: int) -> str:
+    """With each letter named by one further on in the alphabet, from its end on at its beginning."""
+    letters = string.ascii_lowercase
+    return text.lower().translate(str.maketrans(letters, letters[step:] + letters[:step]))
+
+
 def exchanged(text: str, seed: int) -> str:
     letters = random.Random(seed).sample(string.ascii_lowercase, 26)
     small = str.maketrans(string.ascii_lowercase, "".join(letters))
@@ -77,6 +83,7 @@ def as_chinese(text: str, step: int) -> str:
         shifted(ENGLISH, -29).replace("\x03", " "),
         shifted(ENGLISH, 1),
         shifted(GERMAN.replace("ä", "ae"), 3),
+        rotated(" ".join(ENGLISH.split()[:28]), 7),
         exchanged(ENGLISH, 4),
         numbered(ENGLISH),
         as_chinese(ENGLISH, 37),

@@ -93,8 +93,15 @@ def test_codes_of_fonts_without_names(tmp_path: Path, codes: str, wanted: str) -
 
 def test_codes_of_fonts_with_names_are_lost_letters(tmp_path: Path) -> None:
     path = tmp_path / "named.pdf"
-    write_pages(path, [r"BT /F 12 Tf 72 700 Td (De\033nition) Tj ET"], font="/Encoding << /Differences [27 /x_y] >>")
+    write_pages(path, [r"BT /F 12 Tf 72 700 Td (De\033nition) Tj ET"], font="/Encoding << /Differences [27 /g27] >>")
     assert text_of(path) == "De\ufffdnition"
+
+
+def test_names_of_ligatures_tell_their_letters(tmp_path: Path) -> None:
+    named = "/Encoding << /BaseEncoding /WinAnsiEncoding /Differences [27 /f_i /f_f_i /f_t /f] >>"
+    content = r"BT /F 12 Tf 72 700 Td (\033nd the De\033nition, o\034cial, o\035en; M\033 1) Tj ET"
+    path = write_pages(tmp_path / "ligatures.pdf", [content], font=named)
+    assert text_of(path) == "ﬁnd the Deﬁnition, oﬃcial, often; Mﬁ 1"
 
 
 def glyph_numbers(text: str) -> str:

@@ -22,13 +22,13 @@ _LENGTH = re.compile(rb"/Length (\d+)")
 
 def is_undecodable(file: int | None, index: int) -> bool:
     """Whether nothing comes out of a stream of content of the page at an index, though there are bytes in it."""
-    copy = _copied(file, index)
+    copy = copied_page(file, index)
     contents = _CONTENTS.search(copy)
     numbers = _REFERENCE.findall(contents[1]) if contents else []
     return any(_is_broken(copy, number) for number in numbers)
 
 
-def _copied(file: int | None, index: int) -> bytes:
+def copied_page(file: int | None, index: int) -> bytes:
     """The beginning of a file that holds nothing but a page."""
     written = bytearray()
 

@@ -41,7 +41,7 @@ class PdfPage:
 
     def __init__(self, file: int | None, index: int, forms: int | None, masked: dict[str, bool]) -> None:
         """Raises PdfiumError."""
-        self.file = file
+        self.file, self.index = file, index
         self.masked = masked  # of the file's images, by what they hold, whether most of them lets the page through
         self.handle: int = pdfium.FPDF_LoadPage(file, index) or 0
         if not self.handle:

@@ -16,6 +16,7 @@ MAX_OPTIONS = 1_000  # of a list
 MAX_VALUE_BYTES = 1 << 20
 PITCH = 0.5  # ems: the width of a letter of a value, about
 FAR = 30.0  # points from a label to its field: the text above may be nearer
+ABOVE, FAR_ABOVE = 24.0, 200.0  # points: a text two lines up names a field less than one at its left
 LEVEL = 3.0  # points between middles of fields in one row
 NOWHERE = -1  # among pdfium's characters
 TICK, NO_TICK = "[x]", "[ ]"
@@ -181,4 +182,6 @@ def _distance(line: Line, field: Field) -> float:
         gap = max(0.0, b[0] - a[2])
         return (gap if gap < FAR else 100.0 + gap) if a[0] <= b[0] + 1 else 1000.0 + a[0] - b[0]
     above = b[1] - middle
-    return 100.0 + above + max(0.0, a[0] - b[2], b[0] - a[2]) if above > 0 else 5000.0 - above
+    if above <= 0:
+        return 5000.0 - above
+    return 100.0 + above + max(0.0, a[0] - b[2], b[0] - a[2]) + (FAR_ABOVE if above > ABOVE else 0.0)

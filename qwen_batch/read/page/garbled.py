@@ -11,7 +11,8 @@ best, and 1.6 more when shifted back; with letters exchanged at random, -11.1 in
 characters of a page 99 % are among the commonest, of arbitrary ones 34 %. Fonts that are numbered by first use give 8
 kinds and more of the signs that are rare in text, a fifth to a half of all, and few letters; code has them beside many.
 Found are 205 of 206 shifted pages, all of arbitrary Chinese, half of those with exchanged letters, 60 % of those with
-numbered ones.
+numbered ones. Of 11,400 pieces of pages, messages and code with 15 to 19 words none is taken for shifted, of 2,858 that
+were shifted 2,287 are.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ MAX_MEANINGLESS = 0.3
 MIN_WORDS, MAX_WORDS = 20, 120  # distinct ones, of three letters or more, that are looked at
 LIKELY, UNLIKELY = -9.0, -9.5  # bits a pair of letters
 BETTER = 1.4  # bits a pair that a shift of the alphabet gains
+FEW_WORDS, FEW_LIKELY, FEW_BETTER = 15, -8.5, 2.0  # the same for fewer words, of which a shift alone tells
 IMPOSSIBLE = -10.9
 MANY_WORDS = 60  # that may be called impossible without a better shift
 OFTEN, OFTEN_SHARE = 5, 0.08  # of the words: what the commonest few make up
@@ -140,11 +142,12 @@ def _are_numbered_signs(text: str, kinds: AbstractSet[str]) -> bool:
 def _is_no_language(text: str) -> bool:
     """Whether words in Latin letters are of no language: those of another alphabet, or of none."""
     words = _first_words(_plain(text))
-    if len(words) < MIN_WORDS or (bits := _bits(words)) > UNLIKELY or not _have_many_lengths(words):
+    if len(words) < FEW_WORDS or (bits := _bits(words)) > UNLIKELY or not _have_many_lengths(words):
         return False
     if len(words) >= MANY_WORDS and bits < IMPOSSIBLE and _says_some_often(text):
         return True
-    return max(_bits({_shifted(word, step) for word in words}) for step in range(1, 26)) >= max(LIKELY, bits + BETTER)
+    likely, better = (LIKELY, BETTER) if len(words) >= MIN_WORDS else (FEW_LIKELY, FEW_BETTER)
+    return max(_bits({_shifted(word, step) for word in words}) for step in range(1, 26)) >= max(likely, bits + better)
 
 
 def _first_words(text: str) -> set[str]:

@@ -79,17 +79,17 @@ def _read_view(page: PdfPage) -> PageView:
     drawn = read_chars(textpage, placement)
     chars = _shown(drawn, *size)
     num_cut = len(drawn.text.split()) - len(chars.text.split()) if len(chars.text) < len(drawn.text) else 0
-    chars = _mended(textpage, chars)
+    chars = _mended(page, textpage, chars)
     return PageView(textpage, placement, chars, size, num_unnamed=chars.num_unnamed, num_cut=num_cut)
 
 
-def _mended(textpage: int, chars: PageChars) -> PageChars:
+def _mended(page: PdfPage, textpage: int, chars: PageChars) -> PageChars:
     """With ligatures and accents where a file draws such in ways of its own. Loaded here: most files need it not."""
     if _CONTROL.search(chars.text):
         from qwen_batch.read.page.glyphs import with_glyphs_told
         from qwen_batch.read.page.ligatures import with_ligatures
 
-        chars = with_ligatures(textpage, with_glyphs_told(textpage, chars))
+        chars = with_ligatures(page, textpage, with_glyphs_told(textpage, chars))
     if _MAY_BE_ACCENT.search(chars.text):
         from qwen_batch.read.page.accents import with_accents
 
