@@ -188,6 +188,17 @@ def test_names_in_lines_of_their_own_between_two_rules(page: Drawing) -> None:
     assert table.rows[1:] == (("Berkeley", "B.S.", "05/1990"), ("Vermont", "Ph.D.", "05/1996"))
 
 
+def test_a_running_head_far_above_ruled_names_is_none_of_them(page: Drawing) -> None:
+    page.top = 18.0
+    page.row(("Annual statement", "Confidential"), (72.0, 420.0), 24).rule().gap(4)
+    names, items = ("No", "Name", "City", "Fee"), [(f"{n}", f"Person {n}", "Oslo", f"{n}.00") for n in range(8)]
+    page.row(names).rule()
+    for item in items:
+        page.row(item, leading=15.0)
+    (table,) = page.tables()
+    assert table.rows == (names, *items)
+
+
 def test_a_line_that_hangs_goes_on_with_all_its_cells(page: Drawing) -> None:
     rows = [
         ("Income per head in", "It falls by 1.9% at first,"),

@@ -7,6 +7,7 @@ are told by their long lines, running heads and forms by what follows them.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
@@ -73,7 +74,7 @@ def _rules_below_names(rows: Sequence[Row], rules: Sequence[Rule], boxes: Sequen
     seen: dict[tuple[int, int], tuple[float, int]] = {}  # where the last one of a width is, and how many are near
     for rule in rules:
         ends = round(rule.start / SAME_ENDS), round(rule.end / SAME_ENDS)
-        place, count = seen.get(ends, (-BETWEEN, 0))
+        place, count = seen.get(ends, (-math.inf, 0))
         count = count + 1 if rule.place - place < BETWEEN else 1
         seen[ends] = rule.place, count
         after = bisect_left(middles, rule.place)
