@@ -62,8 +62,9 @@ def remove_headers(pages: Sequence[Page]) -> tuple[tuple[Page, ...], tuple[Remov
     weak = [line for line in same if _could_be_body(line, body_size)]
     found += _without_open_rows([*weak, *_without_headings(counting, body_size)], lines, found)
     slots = _without_headings(slotted(lines, found, len(pages)), body_size)
-    found += _without_open_rows(slots, lines, found)
-    found = without_titles(_without_flow(list(dict.fromkeys(found)), body_size), pages, body_size)
+    slots = _without_open_rows(slots, lines, found)
+    found = without_titles(_without_flow(list(dict.fromkeys([*found, *slots])), body_size), pages, body_size)
+    found = _without_opened(found, slots, lines)
     found.sort(key=lambda line: -line.offset)  # on a page of few lines one counts for both edges: the nearer one wins
     kept, removed = remove_lines(pages, [(line, _reason(line)) for line in found])
     return kept, (*set_aside, *removed)
@@ -122,6 +123,14 @@ def _without_open_rows(
             place = line.page_index, line.edge
             outermost[place] = min(line.row, outermost.get(place, line.row))
     return [line for line in weak if line.row <= outermost.get((line.page_index, line.edge), line.row)]
+
+
+def _without_opened(found: Sequence[EdgeLine], slots: Sequence[EdgeLine], lines: Sequence[EdgeLine]) -> list[EdgeLine]:
+    """Lines but for those of slots that have a line further out which was no running line after all."""
+    still = set(found)
+    closed = _without_open_rows([line for line in slots if line in still], lines, found)
+    opened = set(slots) - set(closed)
+    return [line for line in found if line not in opened]
 
 
 def _without_flow(found: list[EdgeLine], body_size: float) -> list[EdgeLine]:

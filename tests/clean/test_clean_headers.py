@@ -56,6 +56,19 @@ def test_a_head_that_changes_with_the_chapter_goes() -> None:
     assert texts(pages) == [story(n) for n in range(1, 11)]
 
 
+def test_lines_that_change_below_text_that_stays_are_no_heads() -> None:
+    said = body(["The board of the company met in Leeds.", "It heard what was asked for.", "It then said this."])
+    decisions = (
+        "Approved by the board",
+        "Rejected by the board",
+        "Postponed until May",
+        "Withdrawn by the author",
+        "Approved by the author",
+    )
+    made = [page(n, *said, line(decision, 122.0)) for n, decision in enumerate(decisions, 1)]
+    assert remove_headers(made)[1] == ()
+
+
 def test_three_pages_with_alternating_heads_and_their_numbers() -> None:
     heads = ["Lease of Unit 7   1", "2   Tidewell / Norrland", "Lease of Unit 7   3"]
     assert len(remove_headers([with_head(n, head) for n, head in enumerate(heads, 1)])[1]) == 3
