@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from qwen_batch.clean.markers import looks_like_code
 from qwen_batch.records import Line
 
+TAB = 4  # columns that a tab takes at the beginning of a line, for what counts them
 MIN_STEP = 2  # columns by which lines of a block are indented at least, one more than another
 STATEMENTS = 0.5  # of the lines of a block
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -47,9 +48,14 @@ def fenced(lines: Sequence[Line]) -> list[bool]:
     return inside
 
 
+def indent_of(text: str) -> str:
+    """The blanks that a line begins with, tabs as spaces."""
+    return text[: len(text) - len(text.lstrip())].expandtabs(TAB)
+
+
 def _is_code(block: Sequence[str]) -> bool:
     """Whether lines that follow each other are indented like code and look like it."""
-    indents = [len(text) - len(text.lstrip()) for text in block]
+    indents = [len(indent_of(text)) for text in block]
     if max(indents) - min(indents) < MIN_STEP:
         return False
     plain = [text.strip() for text in block]

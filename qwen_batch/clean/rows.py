@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from qwen_batch.clean.edges import in_table
-from qwen_batch.clean.fences import code_lines
+from qwen_batch.clean.fences import code_lines, indent_of
 from qwen_batch.clean.markers import display_width, is_item_text, is_rtl
 from qwen_batch.records import Line, Page, Table
 
@@ -162,7 +162,7 @@ def _iter_typed(page: Page) -> Iterator[Row]:
     for number, (line, code) in enumerate(zip(page.lines, code_lines(page.lines), strict=True)):
         text = line.text.strip()
         if text or code:
-            indent = display_width(line.text[: len(line.text) - len(line.text.lstrip())])
+            indent = display_width(indent_of(line.text))
             x1 = float(indent + display_width(text))
             kept = line.text if code else text
             yield Row(kept, page.page_number, float(indent), x1, number * TEXT_LEADING, TEXT_SIZE, code=code)

@@ -146,7 +146,12 @@ def _visible(line: Line, removed: Counter[str]) -> Line:
 
 def _normalise_line(line: Line, removed: Counter[str], misread: list[str]) -> Line:
     text = decode_again(line.text, misread)
-    text = normalise_text(text if line.bbox is not None else _without_breaks(text), removed)
+    if line.bbox is None:
+        text = _without_breaks(text)
+        start = len(text) - len(text.lstrip(" \t"))
+        if "\t" in text[:start]:  # what follows may be code
+            return line._replace(text=text[:start] + normalise_text(text[start:], removed))
+    text = normalise_text(text, removed)
     return line if text is line.text else line._replace(text=text)
 
 

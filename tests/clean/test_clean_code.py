@@ -90,3 +90,12 @@ def test_text_that_a_web_page_keeps_as_typed() -> None:
     lines = (Line("Use it:"), *(Line(text, code=True) for text in ("for a in b:", "", "    c(a)", "")), Line("End."))
     text = clean_document(document(Page(1, lines, paragraphs=True)), CleanSteps()).text
     assert text == "Use it:\n\nfor a in b:\n\n    c(a)\n\nEnd."
+
+
+def test_code_that_is_indented_with_tabs_keeps_them() -> None:
+    code = "int main(void)\n{\n\treturn 0;\n}"
+    assert clean_document(text_document(f"Text before it.\n\n{code}\n\nText."), CleanSteps()).text == (
+        f"Text before it.\n\n{code}\n\nText."
+    )
+    typed = Page(1, tuple(Line(part, code=True) for part in code.split("\n")), paragraphs=True)  # as HTML keeps it
+    assert clean_document(document(typed), CleanSteps()).text == code
