@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qwen_batch.read.page.order import in_reading_order
+from qwen_batch.read.page.order import cut_by_places, in_reading_order
 from qwen_batch.records import Line
 
 TWO_COLUMNS = [
@@ -48,3 +48,24 @@ def test_a_form_drawn_in_layers_is_read_row_by_row() -> None:
 def test_no_line_is_lost_or_doubled(places: list[tuple[int, int, int]]) -> None:
     lines = [Line(str(n), (x, y, x + width, y + 10), 10.0) for n, (x, y, width) in enumerate(places)]
     assert sorted(line.text for line in in_reading_order(lines)) == sorted(line.text for line in lines)
+
+
+def test_recognised_columns_of_prose_may_stand_close_together() -> None:
+    lines = [
+        *(Line(f"left {n}", (72, 80 + 12 * n, 300, 90 + 12 * n), 10.0) for n in range(12)),
+        *(Line(f"right {n}", (308, 83 + 12 * n, 520, 93 + 12 * n), 10.0) for n in range(12)),
+    ]
+    drawn = list(lines)
+    random.Random(7).shuffle(drawn)
+    assert cut_by_places(drawn) == tuple(lines)
+
+
+def test_recognised_labels_close_to_their_values_are_read_row_by_row() -> None:
+    rows = [
+        (
+            Line(f"{n}:", (72, 80 + 12 * n, 150, 90 + 12 * n), 10.0),
+            Line("v", (158, 81 + 12 * n, 520, 91 + 12 * n), 10.0),
+        )
+        for n in range(12)
+    ]
+    assert cut_by_places([line for row in rows[::-1] for line in row]) == tuple(line for row in rows for line in row)

@@ -16,6 +16,7 @@ import cv2
 import numpy as np
 
 from qwen_batch.read.ocr.bands import STEP, cut_into_bands
+from qwen_batch.read.ocr.gutter import part_at_gutters
 from qwen_batch.read.ocr.reading import are_upside_down, line_width, read_line
 from qwen_batch.read.ocr.sessions import Floats, Pixels, model, normalised, run
 
@@ -58,7 +59,7 @@ class SeenPage(NamedTuple):
 
 def read_page(picture: Pixels) -> SeenPage:
     """All lines of text in a picture, and which way most of them run."""
-    boxes = find_boxes(picture)
+    boxes = part_at_gutters(picture, find_boxes(picture))
     crops = [cut_out(picture, box) for box in boxes]
     tall = [_is_tall(box) for box in boxes]
     turned = [False, False]

@@ -19,6 +19,8 @@ MAX_JUMPS = 0.05  # of the steps from line to line
 FEW_JUMPS = 2  # a footer that is drawn first makes two
 RISE = 2.0  # ems upwards
 GUTTER = 1.0  # ems
+NARROW_GUTTER = 0.7  # between columns of prose, whose boxes are as high as recognised lines look
+BROAD = 12.0  # ems of a line of prose
 COLUMN_LINES = 3  # lines that each side of a gutter has, at least
 COLUMN_SHARE = 0.5  # of the height that both sides together take: how much each side has
 SAME_ROW = 0.5  # of a line's height
@@ -36,7 +38,8 @@ def in_reading_order(lines: Sequence[Line]) -> tuple[Line, ...]:
 
 def cut_by_places(lines: Sequence[Line]) -> tuple[Line, ...]:
     """Lines that come in no order at all, as text recognition gives them, in the order of their places."""
-    return tuple(line for line, _ in _cut([(line, line.bbox) for line in lines if line.bbox is not None], 0))
+    placed = [(line, line.bbox) for line in lines if line.bbox is not None]
+    return tuple(line for line, _ in _cut(placed, 0, NARROW_GUTTER))
 
 
 def _jumps_about(placed: Sequence[Placed]) -> bool:
@@ -49,13 +52,13 @@ def _is_jump(before: Placed, after: Placed) -> bool:
     return rise > RISE * (after[0].font_size or 10.0) and after[1][0] < before[1][2]
 
 
-def _cut(placed: list[Placed], depth: int) -> list[Placed]:
+def _cut(placed: list[Placed], depth: int, gutter: float = GUTTER) -> list[Placed]:
     if len(placed) < 2 or depth > MAX_DEPTH:
         return _row_by_row(placed)
-    parts = _by_gutter(placed) or _by_gap(placed)
+    parts = _by_gutter(placed, gutter) or _by_gap(placed)
     if parts is None:
         return _row_by_row(placed)
-    return [item for part in parts for item in _cut(part, depth + 1)]
+    return [item for part in parts for item in _cut(part, depth + 1, gutter)]
 
 
 def _row_by_row(placed: Sequence[Placed]) -> list[Placed]:
@@ -73,13 +76,16 @@ def _middle(item: Placed) -> float:
     return (item[1][1] + item[1][3]) / 2
 
 
-def _by_gutter(placed: Sequence[Placed]) -> tuple[list[Placed], list[Placed]] | None:
-    """Two columns with an empty strip between them; None: there is none."""
+def _by_gutter(placed: Sequence[Placed], gutter: float) -> tuple[list[Placed], list[Placed]] | None:
+    """Two columns with an empty strip between them, less than an em if both are prose; None: there is none."""
     size = _size(placed)
-    for place in _gaps(placed, 0, GUTTER * size):
+    wide = len(_gaps(placed, 0, GUTTER * size))
+    for number, place in enumerate(_gaps(placed, 0, gutter * size)):
         left = [item for item in placed if item[1][2] <= place]
         right = [item for item in placed if item[1][2] > place]
         if min(len(left), len(right)) < COLUMN_LINES:
+            continue
+        if number >= wide and min(_width(left), _width(right)) < BROAD * size:
             continue
         if min(_height(left), _height(right)) >= COLUMN_SHARE * _height(placed):
             return left, right
@@ -109,6 +115,12 @@ def _gaps(placed: Sequence[Placed], axis: int, least: float) -> list[float]:
 
 def _height(placed: Sequence[Placed]) -> float:
     return max(box[3] for _, box in placed) - min(box[1] for _, box in placed)
+
+
+def _width(placed: Sequence[Placed]) -> float:
+    """Of a line, as most are."""
+    widths = sorted(box[2] - box[0] for _, box in placed)
+    return widths[len(widths) // 2]
 
 
 def _size(placed: Sequence[Placed]) -> float:
