@@ -199,6 +199,23 @@ def test_a_running_head_far_above_ruled_names_is_none_of_them(page: Drawing) -> 
     assert table.rows == (names, *items)
 
 
+def test_what_goes_on_between_rules_is_as_wide_as_its_first_part(page: Drawing) -> None:
+    """Each page closes its part with a rule."""
+    names, rows = ("No", "Name", "City", "Fee"), [(f"{n}", f"Person {n}", "Oslo", f"{n}.00") for n in range(8)]
+    for _ in range(2):
+        page.top = 72.0
+        page.rule(69.0, 540.0).row(names).rule(69.0, 540.0)
+        for row in rows:
+            page.row(row, leading=15.0)
+        page.rule(69.0, 540.0).canvas.showPage()
+    page.canvas.save()
+    upper, lower = (each.tables[0] for each in read_pdf(page.path).pages)
+    assert upper.rows == lower.rows == (names, *rows)
+    assert upper.bbox is not None
+    assert lower.bbox is not None
+    assert (lower.bbox[0], lower.bbox[2]) == (upper.bbox[0], upper.bbox[2])
+
+
 def test_a_line_that_hangs_goes_on_with_all_its_cells(page: Drawing) -> None:
     rows = [
         ("Income per head in", "It falls by 1.9% at first,"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from qwen_batch.read.page.words import Row, em_of, is_numeric, middle_of
 from qwen_batch.read.tables.columns import MAX_LEADING, make_table
 from qwen_batch.read.tables.rivers import placed_cells
-from qwen_batch.records import Table
+from qwen_batch.records import BBox, Table
 
 MAX_ABOVE = 4  # rows of running heads
 SIDE = 2.0  # ems that rows may stand out to the left and right
@@ -22,8 +22,13 @@ def continued(rows: Sequence[Row], upper: Table) -> Table | None:
         end = _end_of_body(rows, start + heads, upper, numeric)
         if end > start + heads:
             table = make_table(rows[start : start + heads], rows[start + heads : end], upper.dividers)
-            return table._replace(header_rows=heads)
+            return table._replace(header_rows=heads, bbox=_as_wide(table.bbox, upper.bbox))
     return None
+
+
+def _as_wide(box: BBox | None, upper: BBox | None) -> BBox | None:
+    """The box of rows in the columns of the table above: rules may reach further than the words of either."""
+    return (min(box[0], upper[0]), box[1], max(box[2], upper[2]), box[3]) if box and upper else box
 
 
 def _numeric_columns(table: Table) -> list[int]:
