@@ -192,14 +192,16 @@ def _without_specks(lines: Sequence[Line]) -> tuple[list[Line], str]:
 
 
 def _shown(page: PdfPage, textpage: int, chars: PageChars, marks: Marks, area: float) -> tuple[PageChars, str]:
-    """The characters that are seen; text without ink over a scan is what text recognition found there."""
+    """The characters that are seen; what text recognition found stands without ink over a
+    scan, or below it."""
     is_scan = marks.image_area >= SCAN_SHARE * area
     suspects = marks.pale if is_scan else marks.pale | marks.inkless
-    if not (suspects or marks.dark) or not chars.text:
+    filled = [each for each in marks.filled if each.colour] if is_scan else marks.filled
+    if not (suspects or filled) or not chars.text:
         return chars, ""
     from qwen_batch.read.page.hidden import without_hidden
 
-    return without_hidden(page, textpage, chars, suspects, marks.dark)
+    return without_hidden(page, textpage, chars, suspects, filled, marks.texts)
 
 
 def _filled(

@@ -35,8 +35,24 @@ def texts(content: Content) -> list[str]:
         "BT /F 0.5 Tf 72 680 Td (Approve this.) Tj ET",
         "1 g BT /F 12 Tf 200 700 Td (Approve this.) Tj ET",
         "BT /F 12 Tf 72 680 Td (Approve this.) Tj ET 0 g 60 670 200 30 re f",
+        "BT /F 12 Tf 72 680 Td (Approve this.) Tj ET 0 g 60 670 200 30 re B",
+        "BT /F 12 Tf 72 680 Td (Approve this.) Tj ET 1 g 60 670 200 30 re f",
+        "0 0 0.5 rg 60 670 200 30 re f BT /F 12 Tf 72 680 Td (Approve this.) Tj ET",
+        "BT /F 12 Tf 72 680 Td (Approve this.) Tj ET q 200 0 0 30 60 670 cm "
+        "BI /W 1 /H 1 /CS /G /BPC 8 /F /AHx ID ff> EI Q",
     ],
-    ids=["white", "nearly white", "without ink", "too small", "white in a line that is seen", "blacked out"],
+    ids=[
+        "white",
+        "nearly white",
+        "without ink",
+        "too small",
+        "white in a line that is seen",
+        "blacked out",
+        "blacked out by a box with a line around it",
+        "whited out",
+        "blue on blue",
+        "below a picture",
+    ],
 )
 def test_what_is_not_seen_is_left_out_and_named(tmp_path: Path, hidden: str) -> None:
     content = read(tmp_path, hidden)
@@ -53,6 +69,7 @@ def test_what_is_not_seen_is_left_out_and_named(tmp_path: Path, hidden: str) -> 
         "0 0 0.5 rg 60 670 200 30 re f 1 g BT /F 12 Tf 72 680 Td (Heading) Tj ET",
         "0.3 g 60 670 200 30 re f 0 g BT /F 12 Tf 72 680 Td (Heading) Tj ET",
         "0.8 g 60 670 200 30 re f 1 g BT /F 6 Tf 72 680 Td (Heading) Tj ET",
+        "1 g 60 670 200 30 re f 0 g BT /F 12 Tf 72 680 Td (Heading) Tj ET",
         "1 g BT 2 Tr 0 G /F 12 Tf 72 680 Td (Heading) Tj ET",
         "0.8 g BT /F 6 Tf 72 680 Td (Heading) Tj ET",
         "BT /F 0.5 Tf 20 0 0 20 72 680 Tm (Heading) Tj ET",
@@ -61,6 +78,7 @@ def test_what_is_not_seen_is_left_out_and_named(tmp_path: Path, hidden: str) -> 
         "on a dark box",
         "black on dark grey",
         "on light grey",
+        "on a white box",
         "with an outline",
         "light grey",
         "a small font, enlarged",
@@ -106,6 +124,16 @@ def test_the_text_layer_of_a_scan_stays(tmp_path: Path) -> None:
     text.setTextRenderMode(3)
     text.textLine("Recognised words.")
     canvas.drawText(text)
+    canvas.save()
+    content = read_pdf(tmp_path / "scan.pdf")
+    assert (texts(content), content.warnings) == (["Recognised words."], ())
+
+
+def test_the_text_layer_below_a_scan_stays(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image").new("RGB", (60, 80), "white")
+    canvas = Canvas(str(tmp_path / "scan.pdf"), pagesize=(600, 800))
+    canvas.drawString(72, 700, "Recognised words.")
+    canvas.drawImage(ImageReader(image), 0, 0, 600, 800)
     canvas.save()
     content = read_pdf(tmp_path / "scan.pdf")
     assert (texts(content), content.warnings) == (["Recognised words."], ())

@@ -1,9 +1,10 @@
-"""Images that cover the middle of their page, as watermarks, backgrounds and scans do."""
+"""Images that cover the middle of their page, as watermarks, backgrounds and scans do; and what covers single words."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from qwen_batch.read.page import pdfium
 from qwen_batch.read.page.file import PdfPage
@@ -15,6 +16,14 @@ CLEAR_SHARE = 0.5  # of the pixels let the page through
 OPAQUE = 255
 MAX_NAME = 32  # bytes
 _PLAIN = b"FlateDecode"  # what has a mask of its own is stored so; scans and photos are not
+
+
+class Filled(NamedTuple):
+    """A box that is filled, or an image: it may cover what was written before it."""
+
+    box: BBox
+    num_texts: int  # objects of text that were drawn before it
+    colour: tuple[int, ...] = ()  # red, green and blue of 255; none of an image
 
 
 def iter_covers(page: PdfPage, middle: tuple[float, float], has_text: bool, item: int, box: BBox) -> Iterator[Picture]:

@@ -1,40 +1,52 @@
 """Text that nobody sees on a page: white on white, without ink, covered, on a layer that is off, or too small.
 
 Objects of text that are nearly white, transparent, without ink or on a layer are known from the walk through the page's
-objects, and so are dark boxes, which may cover what is written there. Whether such words are seen is asked of the page
-as it is drawn, once and only where there are any: white text on a dark box shows letters, and where nothing but one
-colour is shown there is nothing to read. Text without ink over a scan is what text recognition found there, and stays.
+objects, and so are filled boxes and images: they may cover what was written before them, and hide what is written on
+them in their own colour. Whether such words are seen is asked of the page as it is drawn, once and only where there
+are any: white text on a dark box shows letters, and where nothing but one colour is shown there is nothing to read.
+Text without ink over a scan, and text below one, is what text recognition found there, and stays.
 """
 
 from __future__ import annotations
 
+import ctypes
 import re
-from collections.abc import Collection, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Sequence
 
 from qwen_batch.read.page import pdfium
 from qwen_batch.read.page.chars import DIVIDED, PageChars
+from qwen_batch.read.page.covers import Filled
 from qwen_batch.read.page.file import PdfPage, Picture
-from qwen_batch.records import BBox, Line
+from qwen_batch.records import Line
 
 SCALE = 1.0  # pixels a point: drawing a page takes 4 ms, and white text of 5 points on a light grey shows
 MAX_SIDE = 3_000  # pixels
+ALIKE = 48  # levels: ink that differs less from a box may not be seen on it
 SEEN = 6  # levels of a colour that letters differ from what is around them, at least
 _WORD = re.compile(rf"[^\s{DIVIDED}]+{DIVIDED}?")
 
 
 def without_hidden(
-    page: PdfPage, textpage: int, chars: PageChars, suspects: Collection[int], dark: Sequence[BBox]
+    page: PdfPage,
+    textpage: int,
+    chars: PageChars,
+    suspects: Collection[int],
+    filled: Sequence[Filled],
+    texts: Sequence[int],
 ) -> tuple[PageChars, str]:
     """The characters that are seen, and the others as text. `suspects`: handles of objects of text that may not be
-    seen; `dark`: boxes that may cover what is written there."""
+    seen; `filled`: what may cover words that were written before, or be of the colour of those after; `texts`: handles
+    of all objects of text as drawn."""
     at = pdfium.address_of(textpage)
+    words = [match.span() for match in _WORD.finditer(chars.text)]
+    covered = set(_iter_covered(at, chars, words, filled, texts))
 
     def may_be_hidden(start: int, end: int) -> bool:
         numbers = chars.numbers[start:end]
-        is_suspect = bool(suspects) and all(pdfium.FPDFText_GetTextObject(at, number) in suspects for number in numbers)
-        return is_suspect or any(_is_within(chars, start, end, box) for box in dark)
+        return bool(suspects) and all(pdfium.FPDFText_GetTextObject(at, number) in suspects for number in numbers)
 
-    words = [match.span() for match in _WORD.finditer(chars.text) if may_be_hidden(*match.span())]
+    words = [word for word in words if word in covered or may_be_hidden(*word)]
     if not words:
         return chars, ""
     scale = min(SCALE, MAX_SIDE / max(*page.size, 1.0))
@@ -48,10 +60,29 @@ def without_hidden(
     return chars.only(kept), " ".join(chars.text[start:end] for start, end in unseen)
 
 
-def _is_within(chars: PageChars, start: int, end: int, box: BBox) -> bool:
-    x = (min(chars.x0[start:end]) + max(chars.x1[start:end])) / 2
-    y = (min(chars.top[start:end]) + max(chars.bottom[start:end])) / 2
-    return box[0] <= x <= box[2] and box[1] <= y <= box[3]
+def _iter_covered(
+    at: int, chars: PageChars, words: Sequence[tuple[int, int]], filled: Sequence[Filled], texts: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """Words that stand on a filled box and were written before it, or in its colour."""
+    if not filled:
+        return
+    by_height = sorted(((chars.top[start] + chars.bottom[start]) / 2, start, end) for start, end in words)
+    heights = [height for height, *_ in by_height]
+    places: dict[int, int] = {}
+    for (x0, top, x1, bottom), num_texts, colour in filled:
+        for _, start, end in by_height[bisect_left(heights, top) : bisect_right(heights, bottom)]:
+            if x0 <= (chars.x0[start] + chars.x1[end - 1]) / 2 <= x1:
+                places = places or {text: place for place, text in enumerate(texts)}
+                text = pdfium.FPDFText_GetTextObject(at, chars.numbers[start])
+                if places.get(text, len(texts)) < num_texts or (colour and _is_like(text, colour)):
+                    yield start, end
+
+
+def _is_like(text: int, colour: Sequence[int]) -> bool:
+    """Whether an object of text has nearly a colour, or none that is known."""
+    parts = (ctypes.c_uint * 4)()
+    known = pdfium.FPDFPageObj_GetFillColor(text, *(ctypes.addressof(parts) + 4 * side for side in range(4)))
+    return not known or all(abs(part - other) < ALIKE for part, other in zip(parts, colour, strict=False))
 
 
 def _is_blank(picture: Picture, chars: PageChars, start: int, end: int, scale: float) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from qwen_batch.read.page import pdfium
 from qwen_batch.read.page.chars import Placement
+from qwen_batch.read.page.covers import Filled
 from qwen_batch.read.tables.grids import SNAP
 from qwen_batch.records import BBox, Picture
 
@@ -23,8 +24,9 @@ BOX_SIDES = (4, 5)  # a path may close twice
 
 Matrix = tuple[float, float, float, float, float, float]
 PALE = 240  # of 255: all of a colour's parts from here on are nearly white
-DARK = 96  # of 255: letters of the usual ink are not read on darker boxes
-MAX_DARK = 200  # boxes of a page; more is a drawing
+MAX_FILLED = 200  # boxes of a page; more is a drawing
+MIN_FILLED = 3.0  # points of a side: a smaller box covers no letters
+OPAQUE = 250  # of 255
 FAINT = 32  # of 255: less ink is hardly seen
 INKLESS = (pdfium.FPDF_TEXTRENDERMODE_INVISIBLE, pdfium.FPDF_TEXTRENDERMODE_CLIP)
 TEXTS_AT_ONCE = 256
@@ -54,7 +56,8 @@ class Marks(NamedTuple):
     shades: tuple[BBox, ...] = ()  # filled boxes without a line around them; their sides are none of the edges
     inkless: frozenset[int] = frozenset()  # handles of objects of text that are not drawn
     pale: frozenset[int] = frozenset()  # and of those that are nearly white, transparent, or on a layer
-    dark: tuple[BBox, ...] = ()  # those of the shades that may cover what is written there
+    filled: tuple[Filled, ...] = ()  # what may hide text
+    texts: tuple[int, ...] = ()  # handles of all objects of text as drawn, where anything is filled
 
 
 def read_marks(
@@ -65,7 +68,7 @@ def read_marks(
     covers: list[Picture] = []
     images: list[BBox] = []
     shades: list[BBox] = []
-    dark: list[BBox] = []
+    filled: list[Filled] = []
     texts: list[int] = []
     count, area = 0, 0.0
     for kind, item, matrix in islice(_iter_objects(page), MAX_OBJECTS):
@@ -78,17 +81,31 @@ def read_marks(
             covers += covers_of(item, box)
             if min(box[2] - box[0], box[3] - box[1]) >= MIN_IMAGE:
                 images.append(box)
-        elif kind == pdfium.FPDF_PAGEOBJ_PATH and want_edges and _is_drawn(item):
-            strokes, shade = _edges(item, matrix, placement)
+            if texts and want_edges:
+                filled.append(Filled(box, len(texts)))
+        elif kind == pdfium.FPDF_PAGEOBJ_PATH and want_edges:
+            is_drawn, colour = _paint_of(item)
+            strokes, shade = _edges(item, matrix, placement) if is_drawn else ([], [])
             edges += strokes
             shades += shade
-            if shade and _is_dark(item):
-                dark += shade
+            if colour and len(strokes) != 1 and len(filled) < MAX_FILLED and (texts or is_drawn):
+                box = shade[0] if shade else _bounds(item, matrix, placement)
+                if min(box[2] - box[0], box[3] - box[1]) >= MIN_FILLED:
+                    filled.append(Filled(box, len(texts), colour))
     if count >= MAX_OBJECTS:
         edges, shades = [], []
     inkless, pale = _unseen(texts)
     return Marks(
-        tuple(edges), count, area, tuple(covers), tuple(images), tuple(shades), inkless, pale, tuple(dark[:MAX_DARK])
+        tuple(edges),
+        count,
+        area,
+        tuple(covers),
+        tuple(images),
+        tuple(shades),
+        inkless,
+        pale,
+        tuple(filled),
+        tuple(texts) if filled else (),
     )
 
 
@@ -189,24 +206,33 @@ def _image_box(item: int, matrix: Matrix, placement: Placement) -> BBox:
     return x0, top, x1, bottom
 
 
-def _is_drawn(item: int) -> bool:
-    """False for clip paths and for white shapes, which hide rather than show."""
+def _paint_of(item: int) -> tuple[bool, tuple[int, ...]]:
+    """Whether a path is drawn, and the colour that fills it if nothing shows through. Clip paths are not drawn, and
+    white shapes hide rather than show."""
     scratch = _scratch()
     if not pdfium.FPDFPath_GetDrawMode(item, *scratch.numbers_at[:2]):
-        return False
+        return False, ()
     fill, stroke = scratch.numbers[:2]
-    if stroke or not fill:
-        return bool(stroke)
-    if not pdfium.FPDFPageObj_GetFillColor(item, *scratch.numbers_at):
-        return False
+    if not fill or not pdfium.FPDFPageObj_GetFillColor(item, *scratch.numbers_at):
+        return bool(stroke), ()
     *colour, alpha = scratch.numbers
-    return bool(alpha > 0 and min(colour) < 250)
+    is_drawn = bool(stroke or (alpha > 0 and min(colour) < 250))
+    return is_drawn, tuple(colour) if alpha >= OPAQUE else ()
 
 
-def _is_dark(item: int) -> bool:
-    scratch = _scratch()
-    known = pdfium.FPDFPageObj_GetFillColor(item, *scratch.numbers_at)
-    return bool(known and max(scratch.numbers[:3]) < DARK)
+def _bounds(item: int, matrix: Matrix, placement: Placement) -> BBox:
+    """The box around a path, as shown on the page."""
+    sides = [ctypes.c_float() for _ in range(4)]
+    if not pdfium.FPDFPageObj_GetBounds(item, *sides):
+        return 0.0, 0.0, 0.0, 0.0
+    left, bottom, right, top = (side.value for side in sides)
+    a, b, c, d, e, f = matrix
+    corners = [
+        placement.point(a * x + c * y + e, b * x + d * y + f)
+        for x, y in ((left, bottom), (left, top), (right, bottom), (right, top))
+    ]
+    (x0, x1), (y0, y1) = ((min(places), max(places)) for places in zip(*corners, strict=True))
+    return x0, y0, x1, y1
 
 
 def _edges(item: int, matrix: Matrix, placement: Placement) -> tuple[list[BBox], list[BBox]]:
