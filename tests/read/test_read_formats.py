@@ -204,6 +204,7 @@ def test_html_blocks_tables_and_what_is_set_aside(tmp_path: Path) -> None:
         ("Home", "navigation"),
         ("secret", "hidden"),
     ]
+    assert content.warnings == ("hidden text was left out: secret",)
     assert tables(content) == [(("item", "price"), ("all", ""), ("chair", "12"), ("", "13"))]
 
 

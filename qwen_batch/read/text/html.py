@@ -34,6 +34,7 @@ _CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,200}?(?:charset|encoding)\s*=\s
 _DECLARATION = re.compile(r"^\s*<\?xml[^>]{0,500}\?>")
 _TAG = re.compile(r"<(?:script|style)\b.{0,100000}?</(?:script|style)>|<[^<>]{0,10000}>", re.I | re.S)
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.I)
+MAX_NAMED = 200  # characters of hidden text that a warning names
 
 
 def read_html(path: Path) -> Content:
@@ -42,6 +43,8 @@ def read_html(path: Path) -> Content:
     page = parse_html(text, with_title=True)
     if not any(line.text or line.table is not None for line in page.lines):
         raise DocumentError("empty", "the page shows no text; a page that scripts fill must be saved from a browser")
+    if hidden := " ".join(line.text for line in page.lines if line.aside == "hidden"):
+        warnings = (*warnings, f"hidden text was left out: {hidden[:MAX_NAMED]}")
     return Content((page,), warnings)
 
 
