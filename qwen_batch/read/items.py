@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from qwen_batch.records import NOTHING, CleanSteps, Document, Failure, Page
 
+MAX_HIDDEN = 200  # characters of hidden text that a warning names
+
 
 class FileItem(NamedTuple):
     """A file still to be parsed."""
@@ -49,3 +51,8 @@ CHANGED = "changed"  # error type of a file that was written to while it was rea
 def printable(name: str) -> str:
     """A file name that is not valid UTF-8, in ASCII escapes where it is not."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def warning_of_hidden(text: str) -> str:
+    """What a format's reader says of text that nobody sees, and that it left out."""
+    return f"hidden text was left out: {text[:MAX_HIDDEN]}"

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.items import UNREAD_PAGES, Content
+from qwen_batch.read.items import MAX_HIDDEN, UNREAD_PAGES, Content
 from qwen_batch.records import BBox, Page, Table
 
 DOUBTFUL = 0.7  # confidence of OCR; drawings that it takes for text have less
-MAX_NAMED = 200  # characters of hidden text that a warning names
 PAGE_LIST = 12  # page numbers that a warning names
 
 
@@ -52,7 +51,7 @@ def _why_empty(read: Sequence[ReadPage], advice: str) -> DocumentError:
     if any(each.is_blank for each in read):
         what = "nothing is seen on their images"
     if hidden := " ".join(each.page.hidden for each in read if each.page.hidden):
-        what = f"nobody sees what is written on them ({hidden[:MAX_NAMED]})"
+        what = f"nobody sees what is written on them ({hidden[:MAX_HIDDEN]})"
     return DocumentError("empty", f"{_pages(len(read))}, all blank: {what}", len(read))
 
 
@@ -74,7 +73,7 @@ def _warnings(read: Sequence[ReadPage]) -> Iterator[str]:
         yield f"pages with text beyond their edges, which is not shown and left out ({words}): {_listed(cut)}"
     if unseen := _numbers(each for each in read if each.page.hidden):
         text = " ".join(each.page.hidden for each in read if each.page.hidden)
-        yield f"hidden text was left out ({_words(len(text.split()))} on pages {_listed(unseen)}): {text[:MAX_NAMED]}"
+        yield f"hidden text was left out ({_words(len(text.split()))} on pages {_listed(unseen)}): {text[:MAX_HIDDEN]}"
     if broken := _numbers(each for each in read if each.broken):
         yield f"pages that could not be read: {_listed(broken)} ({_causes(read)})"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.archive import check_archive, parse_part
-from qwen_batch.read.items import Content
+from qwen_batch.read.items import Content, warning_of_hidden
 from qwen_batch.read.office.number_formats import format_general
 from qwen_batch.read.office.odf_lists import Numbering, read_numbering
 from qwen_batch.read.office.odf_names import DRAW, OFFICE, PRESENTATION, STYLE, TABLE, TEXT, number_of
@@ -55,7 +55,7 @@ def read_odf(path: Path) -> Content:
         raise DocumentError("empty", "the document holds no text; text that is an image must be recognised (OCR) first")
     warnings = (
         f"hidden and left out: {', '.join(reader.hidden)[:MAX_NAMED]}" if reader.hidden else "",
-        f"hidden text was left out: {hidden_text[:MAX_NAMED]}" if hidden_text else "",
+        warning_of_hidden(hidden_text) if hidden_text else "",
         f"comments were left out: {num_comments}" if num_comments else "",
     )
     return Content(tuple(pages), tuple(filter(None, warnings)))

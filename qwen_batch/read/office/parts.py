@@ -21,7 +21,7 @@ from typing import Any
 
 from qwen_batch.errors import DocumentError
 from qwen_batch.read.archive import check_archive, parse_part
-from qwen_batch.read.items import Content
+from qwen_batch.read.items import Content, warning_of_hidden
 from qwen_batch.read.office.word import Unwrapped, unwrap_word
 from qwen_batch.read.office.word_lists import BULLETED, NUMBERED, read_marks
 from qwen_batch.read.office.word_names import WORD_NS
@@ -30,7 +30,7 @@ from qwen_batch.records import Line, Page, Table
 
 MAIN_PART = "word/document.xml"
 ASIDES = {"Header": "header", "Footer": "footer"}
-MAX_NAMED = 200  # characters of hidden text that a warning names
+MAX_NAMED = 200  # characters of a warning's list
 TOKENIZER = "unstructured.nlp.tokenize"
 _QUIET = {"SCARF_NO_ANALYTICS": "true", "DO_NOT_TRACK": "true", "UNSTRUCTURED_DISABLE_NOTICE": "1"}
 
@@ -162,7 +162,7 @@ def _with_notes(pages: list[Page], file: io.BytesIO) -> list[Page]:
 
 def _word_warnings(unwrapped: Unwrapped) -> Iterator[str]:
     if hidden := " ".join(filter(None, unwrapped.hidden)):
-        yield f"hidden text was left out: {hidden[:MAX_NAMED]}"
+        yield warning_of_hidden(hidden)
     if unwrapped.num_comments:
         yield f"comments were left out: {unwrapped.num_comments}"
     if unwrapped.unread:

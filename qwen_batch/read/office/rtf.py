@@ -12,13 +12,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.items import Content
+from qwen_batch.read.items import Content, warning_of_hidden
 from qwen_batch.read.office.rtf_text import BULLETS, Bytes, Fonts, whole_characters
 from qwen_batch.read.text.html import spanned_table
 from qwen_batch.read.text.plain import read_bytes
 from qwen_batch.records import Line, Page, Table
 
-MAX_NAMED = 200  # characters of hidden text that a warning names
 SAME_EDGE = 30  # twips between the ends of cells of one column, at most
 _TOKEN = re.compile(
     r"\\([a-zA-Z]{1,32})(-?[0-9]{1,10})? ?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z])|([{}])|[\r\n]+|([^\\{}\r\n]+)"
@@ -62,7 +61,7 @@ def read_rtf(path: Path) -> Content:
     if not page.lines:
         raise DocumentError("empty", "the document holds no text; text that is an image must be recognised (OCR) first")
     hidden = " ".join("".join(reader.hidden).split())
-    return Content((page,), (f"hidden text was left out: {hidden[:MAX_NAMED]}",) if hidden else ())
+    return Content((page,), (warning_of_hidden(hidden),) if hidden else ())
 
 
 def rtf_page(data: bytes) -> Page:

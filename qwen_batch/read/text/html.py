@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qwen_batch.errors import DocumentError
-from qwen_batch.read.items import Content
+from qwen_batch.read.items import Content, warning_of_hidden
 from qwen_batch.read.table_heads import count_header_rows
 from qwen_batch.read.text.encodings import decode, decode_declared
 from qwen_batch.read.text.html_shown import fill_in, title_of
@@ -34,7 +34,6 @@ _CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,200}?(?:charset|encoding)\s*=\s
 _DECLARATION = re.compile(r"^\s*<\?xml[^>]{0,500}\?>")
 _TAG = re.compile(r"<(?:script|style)\b.{0,100000}?</(?:script|style)>|<[^<>]{0,10000}>", re.I | re.S)
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.I)
-MAX_NAMED = 200  # characters of hidden text that a warning names
 
 
 def read_html(path: Path) -> Content:
@@ -44,7 +43,7 @@ def read_html(path: Path) -> Content:
     if not any(line.text or line.table is not None for line in page.lines):
         raise DocumentError("empty", "the page shows no text; a page that scripts fill must be saved from a browser")
     if hidden := " ".join(line.text for line in page.lines if line.aside == "hidden"):
-        warnings = (*warnings, f"hidden text was left out: {hidden[:MAX_NAMED]}")
+        warnings = (*warnings, warning_of_hidden(hidden))
     return Content((page,), warnings)
 
 
